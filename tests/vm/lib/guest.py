@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ KERNEL_ARGUMENTS = (
     "console=ttyS0 loglevel=5 panic=1 panic_on_warn=1 oops=panic "
     # Boot time: no workarounds for processors that are not there, no self-tests, no waiting for grace periods.
     "mitigations=off random.trust_cpu=on cryptomgr.notests rcupdate.rcu_expedited=1 rcupdate.rcu_normal_after_boot=1 "
-    "audit=0 apparmor=0 8250.nr_uarts=1 tsc=reliable no_timer_check systemd.show_status=0 net.ifnames=0"
+    "audit=0 8250.nr_uarts=1 tsc=reliable no_timer_check systemd.show_status=0 net.ifnames=0"
 )
 
 
@@ -66,8 +67,14 @@ def write_cargo(options, target):
         add_text(archive, "wanted", "".join(f"{guest}\n" for guest, _ in options.get))
         for path in options.put:
             archive.add(path, f"put/{path.name}")
-    size = target.stat().st_size
-    os.truncate(target, size + -size % 512)
+
+
+def send_cargo(connection, cargo):
+    """Sends length and tar through the cargo port; QEMU takes it only as fast as the guest reads."""
+    with connection, open(cargo, "rb") as stream, contextlib.suppress(OSError):
+        connection.sendall(f"{cargo.stat().st_size}\n".encode())
+        connection.sendfile(stream)
+        connection.recv(1)  # until QEMU ends: an early close could be seen before the data
 
 
 class Guest:
@@ -116,7 +123,7 @@ class Guest:
 
     def _arguments(self):
         options = self._options
-        ports = {name: self._listen(name) for name in ("output", "status")}
+        ports = {name: self._listen(name) for name in ("cargo", "output", "status")}
         ports["journal"] = "file,id=journal,path=journal.txt"
         ports["hook"] = "socket,id=hook,path=hook.sock,server=on,wait=off"
         for number in range(len(options.get)):
@@ -131,8 +138,6 @@ class Guest:
             "-chardev", self._listen("control"), "-mon", "chardev=control,mode=control",
             "-drive", f"file={self._root_disk()},if=none,id=root,format=qcow2,cache=unsafe,discard=unmap",
             "-device", "virtio-blk-pci,drive=root,addr=0x4",
-            "-drive", "file=cargo.tar,if=none,id=cargo,format=raw,read-only=on",
-            "-device", "virtio-blk-pci,drive=cargo,serial=cargo,addr=0x5",
             "-device", f"virtio-serial-pci,addr=0x6,max_ports={len(ports) + 2}",
         ]
         for name, chardev in ports.items():
@@ -209,6 +214,9 @@ class Guest:
                 connection, _ = key.fileobj.accept()
                 self._selector.unregister(key.fileobj)
                 key.fileobj.close()
+                if key.data[1] == "cargo":
+                    threading.Thread(target=send_cargo, args=(connection, Path("cargo.tar")), daemon=True).start()
+                    continue
                 self._selector.register(connection, selectors.EVENT_READ, ("data", key.data[1], bytearray()))
                 if key.data[1] == "control":
                     connection.sendall(b'{"execute":"qmp_capabilities"}\n')

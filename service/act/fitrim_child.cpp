@@ -120,7 +120,7 @@ class Child final : public FitrimChild {
         posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
         std::string helper = target.helper;
         std::string mount = target.mount_point;
-        std::string id = std::to_string(target.mount_id);
+        std::string id = fmt::format("{}:{}", target.device.major, target.device.minor);
         std::array<char*, 4> argv{helper.data(), mount.data(), id.data(), nullptr};
         const int failed =
             posix_spawn(&pid_, helper.c_str(), &actions, &attributes, argv.data(), environ);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/pacing.hpp"
+#include "core/snapshot.hpp"
 #include "values/result.hpp"
 
 #include <systemd/sd-event.h>

@@ -1,6 +1,6 @@
 // nvmaint-fitrim: trims ranges of one mounted filesystem on request. Started by nvmaintd only.
 //
-//   nvmaint-fitrim MOUNT MOUNT_ID
+//   nvmaint-fitrim MOUNT MAJOR:MINOR
 //   stdin:  "START LENGTH MINIMUM\n" per range, bytes of the filesystem's address space
 //   stdout: "ready\n", then "BYTES ERRNO NANOSECONDS\n" per range
 //
@@ -16,27 +16,39 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
+#include <fstream>
+#include <sstream>
+#include <string>
 
 namespace {
 
-bool parse_id(std::string_view text, std::uint64_t& value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size() && !text.empty();
+// The superblock behind a mount, as the mount table names it: unlike st_dev it is one number for
+// all subvolumes of a btrfs. Nothing where the mount is not in our table.
+std::string device_of_mount(std::uint64_t mount_id) {
+    std::ifstream table("/proc/self/mountinfo");
+    std::string line;
+    while (std::getline(table, line)) {
+        std::istringstream fields(line);
+        std::uint64_t id = 0;
+        std::uint64_t parent = 0;
+        std::string device;
+        if (fields >> id >> parent >> device && id == mount_id) {
+            return device;
+        }
+    }
+    return {};
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-    std::uint64_t wanted_id = 0;
-    if (argc != 3 || !parse_id(argv[2], wanted_id)) {
-        std::fprintf(stderr, "usage: nvmaint-fitrim MOUNT MOUNT_ID\n");
+    if (argc != 3) {
+        std::fprintf(stderr, "usage: nvmaint-fitrim MOUNT MAJOR:MINOR\n");
         return 2;
     }
     // A parent that died before this line closed our stdin: the loop below ends at once.
@@ -55,8 +67,11 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "%s: %s\n", argv[1], std::strerror(errno));
         return 1;
     }
-    if ((status.stx_mask & STATX_MNT_ID) != 0 && status.stx_mnt_id != wanted_id) {
-        std::fprintf(stderr, "%s: another filesystem is mounted here by now\n", argv[1]);
+    const std::string device = device_of_mount(status.stx_mnt_id);
+    if ((status.stx_mask & STATX_MNT_ID) == 0 || device != argv[2]) {
+        std::fprintf(stderr, "%s: expected the filesystem on device %s, found %s\n", argv[1],
+                     argv[2],
+                     device.empty() ? "one that the mount table does not name" : device.c_str());
         return 1;
     }
     std::printf("ready\n");

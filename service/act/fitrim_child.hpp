@@ -26,8 +26,8 @@ struct FitrimReply {
 struct FitrimTarget {
     std::string helper; // path of the nvmaint-fitrim program
     std::string mount_point;
-    int mount_id =
-        0; // of /proc/1/mountinfo: the child refuses if another filesystem stands there by now
+    // Of the superblock, as mountinfo gives it: the child refuses if another one stands there.
+    core::DeviceNumber device;
 };
 
 // One child serves one trim of one filesystem, range after range. Loop thread.

@@ -16,9 +16,9 @@ enum class Weekday { Mon, Tue, Wed, Thu, Fri, Sat, Sun };
 
 struct TrimWindow {
     std::vector<Weekday> days;   // empty = every day
-    std::chrono::minutes from{}; // since local midnight, 0..1439
-    std::chrono::minutes to{};   // may be before `from`: the window runs past midnight
-    std::string timezone;        // IANA name; "" = the host's
+    std::chrono::minutes from{}; // since midnight, 0..1439
+    std::chrono::minutes to{};   // 0..1440; before `from`: the window runs past midnight
+    std::string timezone;        // "UTC"; "" = the host's local time
     bool operator==(const TrimWindow&) const = default;
 };
 
@@ -26,6 +26,8 @@ struct Hook {
     std::vector<std::string> match; // globs over finding ids; empty = all
     std::string exec;               // absolute path; gets the finding as JSON on stdin
     seconds timeout{10};
+    seconds hold{0};  // a finding must have stood this long before the hook runs for it
+    seconds clear{0}; // and must have been gone this long before it counts as cleared
     bool operator==(const Hook&) const = default;
 };
 

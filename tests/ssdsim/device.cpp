@@ -102,6 +102,7 @@ tl::expected<std::unique_ptr<Device>, std::string> Device::create(const Settings
 Device::Device(const Settings& settings, Content content, EventLog log)
     : settings_(settings), drive_(settings.drive), content_(std::move(content)),
       log_(std::move(log)), origin_(monotonic_now()) {
+    log_.set_origin(origin_);
     log_.write(Time::zero(), describe(settings_, drive_.ftl()));
 }
 

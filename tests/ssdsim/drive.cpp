@@ -69,7 +69,7 @@ DriveConfig default_config(Mode mode, std::uint32_t logical_pages) {
         config.program_page = microseconds{15};
         config.move_page = microseconds{60};
         config.erase_block = milliseconds{2};
-        config.gc_interval = seconds{45};
+        config.gc_interval = seconds{35};
     }
     if (mode == Mode::SlowTrim) {
         config.trim_mib = milliseconds{30};

@@ -35,8 +35,8 @@ void EventLog::write(Time at, std::string_view event) {
     if (!file_) {
         return;
     }
-    const Time real = read_clock(CLOCK_REALTIME) - (monotonic_now() - at);
-    const double seconds = std::chrono::duration<double>(at - origin_).count();
+    const Time real = read_clock(CLOCK_REALTIME) - (monotonic_now() - origin_ - at);
+    const double seconds = std::chrono::duration<double>(at).count();
     const auto real_ms = std::chrono::duration_cast<std::chrono::milliseconds>(real).count();
     // One call a line: stdio locks the stream for its duration, so lines of threads do not mix.
     std::fprintf(file_.get(), "t=%.6f real=%lld %.*s\n", seconds, static_cast<long long>(real_ms),

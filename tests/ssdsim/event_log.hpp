@@ -27,10 +27,10 @@ class EventLog {
     // Creates or truncates the file. Error: one line.
     [[nodiscard]] static tl::expected<EventLog, std::string> create(const std::string& path);
 
-    // Time 0 of the log's `t`; call once, before the first event.
+    // The monotonic time at which the drive was powered on; call once, before the first event.
     void set_origin(Time monotonic) { origin_ = monotonic; }
 
-    // Writes one line: the moment, as monotonic time, and "ev=… key=value …".
+    // Writes one line: the moment, counted from power on, and "ev=… key=value …".
     void write(Time at, std::string_view event);
 
   private:

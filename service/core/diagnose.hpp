@@ -47,6 +47,10 @@ struct DriveView {
     bool operator==(const DriveView&) const = default;
 };
 
+// What tells a drive from every other one and survives a re-plug: model and serial number; empty
+// where it has no serial.
+[[nodiscard]] std::string drive_identity(const DriveView& drive);
+
 struct Memory {
     std::map<std::string, FlushWatch> flush;        // by disk; a disk without a series has no entry
     std::map<std::string, FlushBaseline> baselines; // by drive identity

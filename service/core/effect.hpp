@@ -10,6 +10,10 @@ namespace nvmaint::core {
 // factor two.
 [[nodiscard]] TrimEffect judge_effect(const FlushSummary& before, const FlushSummary& after);
 
+// Whether more watching would not change the verdict: enough was seen, or it cannot be compared at
+// all.
+[[nodiscard]] bool effect_firm(const TrimEffect& effect);
+
 // How long to watch after a trim: until the verdict is firm, between these.
 inline constexpr seconds kEffectShortest{60};
 inline constexpr seconds kEffectLongest{600};

@@ -11,4 +11,9 @@ namespace nvmaint::core {
                                                const Policy& policy,
                                                const std::vector<FilesystemView>& filesystems);
 
+// What a drive's flushes usually cost, once that may be learned: long enough seen, enough flushes,
+// no stall. Absent otherwise. `firmware` is noted with it.
+[[nodiscard]] std::optional<FlushBaseline> baseline_candidate(const FlushWatch& watch, WallTime now,
+                                                              const std::string& firmware);
+
 } // namespace nvmaint::core

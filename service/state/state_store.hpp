@@ -34,4 +34,8 @@ save_baselines(const std::string& directory,
                                        const core::TrimMarker& marker);
 [[nodiscard]] Result<Done> clear_marker(const std::string& directory);
 
+// Replaces a file as a whole, by a temporary name and rename; not synced. Errors: System.
+[[nodiscard]] Result<Done> replace_file(const std::string& path, const std::string& content,
+                                        unsigned mode);
+
 } // namespace nvmaint::state

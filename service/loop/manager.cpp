@@ -3,6 +3,7 @@
 #include "act/hook.hpp"
 #include "bus/server.hpp"
 #include "config/policy_file.hpp"
+#include "core/alerts.hpp"
 #include "core/decide.hpp"
 #include "core/flush_truth.hpp"
 #include "log/journal.hpp"
@@ -23,7 +24,6 @@
 #include <syslog.h>
 
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -160,7 +160,7 @@ class Manager final : public bus::Handler, public TrimHost {
     void diagnose_if_due(const Now& now);
     void diagnose(const Now& now);
     void announce(const core::Diagnosis& next);
-    void run_hooks(const core::Finding& finding, bool raised);
+    void run_hooks(const Now& now);
     void act_on_plan();
     Result<std::uint64_t> start_trim(const core::FilesystemView& filesystem, seconds watch);
     void keep_record(const core::TrimRecord& record);
@@ -192,6 +192,7 @@ class Manager final : public bus::Handler, public TrimHost {
 
     core::Policy policy_;
     core::Memory memory_;
+    core::AlertState alerts_;
     core::HostSnapshot snapshot_;
     bool snapshot_valid_ = false;
     core::Diagnosis diagnosis_;
@@ -647,6 +648,7 @@ void Manager::diagnose(const Now& now) {
     }
     diagnosis_ = std::move(next);
     diagnosed_ = true;
+    run_hooks(now);
     publish();
     act_on_plan();
 }
@@ -664,7 +666,6 @@ void Manager::announce(const core::Diagnosis& next) {
             if (server_) {
                 server_->finding_raised(finding);
             }
-            run_hooks(finding, true);
         }
         if (same != before.end()) {
             before.erase(same);
@@ -675,23 +676,16 @@ void Manager::announce(const core::Diagnosis& next) {
         if (server_) {
             server_->finding_cleared(*finding);
         }
-        run_hooks(*finding, false);
     }
 }
 
-void Manager::run_hooks(const core::Finding& finding, bool raised) {
-    for (const core::Hook& hook : policy_.hooks) {
-        const bool wanted =
-            hook.match.empty() ||
-            std::any_of(hook.match.begin(), hook.match.end(), [&](const std::string& glob) {
-                return fnmatch(glob.c_str(), finding.id.c_str(), 0) == 0;
-            });
-        if (!wanted) {
-            continue;
-        }
+void Manager::run_hooks(const Now& now) {
+    for (const core::AlertEvent& event :
+         core::step_alerts(alerts_, policy_.hooks, diagnosis_.findings, now.boot)) {
         nlohmann::ordered_json input;
-        input["event"] = raised ? "raised" : "cleared";
-        input["finding"] = report::finding_json(finding);
+        input["event"] = event.raised ? "raised" : "cleared";
+        input["finding"] = report::finding_json(event.finding);
+        const core::Hook& hook = policy_.hooks[event.hook];
         hooks_->run(hook.exec, hook.timeout, input.dump() + "\n");
     }
 }

@@ -21,8 +21,13 @@ struct PolicySource {
 
 // Reads <root>/usr/lib/nvmaint/policy.toml, <root>/etc/nvmaint/policy.toml and
 // <root>/etc/nvmaint/policy.d/*.toml (sorted); each may be absent, none may be unreadable, larger
-// than 1 MiB or not a regular file.
+// than 1 MiB or not a regular file. Below a root other than "/" links are resolved within it.
+// Errors: System (a link to nowhere included), Malformed.
 [[nodiscard]] Result<std::vector<PolicySource>> read_policy_sources(const std::string& root);
+
+// One file by name, as for `policy check FILE`. Errors: System, Malformed (not a regular file,
+// larger than 1 MiB).
+[[nodiscard]] Result<PolicySource> read_policy_file(const std::string& path);
 
 [[nodiscard]] Result<core::Policy> load_policy(const std::string& root);
 

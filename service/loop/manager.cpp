@@ -540,7 +540,7 @@ void Manager::poll_drives(const Now& now) {
     for (const auto& [name, controller] : *snapshot_.controllers) {
         const std::string identity =
             controller.serial.value_or("") + '\n' + controller.address.value_or("") + '\n' +
-            controller.cntlid.has_value() + std::to_string(controller.cntlid.value_or(0));
+            std::to_string(controller.cntlid.value_or(0));
         Drive& drive = drives_[name];
         if (!drive.worker || drive.identity != identity) {
             drive = Drive{};

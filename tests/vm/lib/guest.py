@@ -2,7 +2,6 @@
 """One guest from start to end: QEMU, the ports through which it talks, and what becomes of it."""
 
 import contextlib
-import errno
 import io
 import json
 import os
@@ -24,6 +23,7 @@ from drives import die_with_parent
 BOOT_LIMIT = 300.0      # seconds until the script begins; an idle machine needs a tenth of it
 SHUTDOWN_LIMIT = 120.0  # seconds from the script's end to the end of QEMU
 TIMED_OUT, GUEST_FAILED = 124, 125
+HOOK_GRACE = 10.0       # seconds that the host hook has to end by itself after the guest
 SERIAL_LINES_SHOWN = 40
 
 KERNEL_ARGUMENTS = (
@@ -80,11 +80,12 @@ def send_cargo(connection, cargo):
 class Guest:
     """Runs in the current folder, which receives all files of the run."""
 
-    def __init__(self, options, image, drive_arguments, keep):
+    def __init__(self, options, kernel, initrd, root_disk, drive_arguments):
         self._options = options
-        self._image = image
+        self._kernel = kernel
+        self._initrd = initrd
+        self._root_disk = root_disk
         self._drive_arguments = drive_arguments
-        self._keep = keep
         self._children = []
         self._selector = selectors.DefaultSelector()
         self._streams = {}
@@ -94,24 +95,6 @@ class Guest:
         self._end_reason = ""      # QEMU's word for why the guest went down
 
     # --- start
-
-    def _root_disk(self):
-        """An overlay on the image: the run's own, or the one kept with a link to the image it stands on."""
-        if self._keep is None:
-            base, overlay = self._image.root, Path("root.qcow2")
-        else:
-            base, overlay = self._keep / "base.ext4", self._keep / "root.qcow2"
-            if not overlay.exists():
-                base.unlink(missing_ok=True)
-                try:
-                    os.link(self._image.root, base)
-                except OSError as error:
-                    if error.errno != errno.EXDEV:
-                        raise
-                    run_command("cp", "--sparse=always", self._image.root, base)
-        if not overlay.exists():
-            run_command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base.absolute(), overlay)
-        return overlay
 
     def _listen(self, name):
         """A socket that QEMU connects to; the runner reads the other end from the first byte on."""
@@ -133,10 +116,10 @@ class Guest:
             "-machine", "q35,usb=off,smbus=off,sata=off,vmport=off", "-cpu", "max",
             "-accel", f"tcg,thread={'multi' if options.multi else 'single'}", "-smp", "2", "-m", f"{options.memory}M",
             "-no-reboot", "-nic", "none", "-serial", "file:serial.log",
-            "-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd), "-append", KERNEL_ARGUMENTS,
+            "-kernel", str(self._kernel), "-initrd", str(self._initrd), "-append", KERNEL_ARGUMENTS,
             "-qmp", "unix:qmp.sock,server=on,wait=off",
             "-chardev", self._listen("control"), "-mon", "chardev=control,mode=control",
-            "-drive", f"file={self._root_disk()},if=none,id=root,format=qcow2,cache=unsafe,discard=unmap",
+            "-drive", f"file={self._root_disk},if=none,id=root,format=qcow2,cache=unsafe,discard=unmap",
             "-device", "virtio-blk-pci,drive=root,addr=0x4",
             "-device", f"virtio-serial-pci,addr=0x6,max_ports={len(ports) + 2}",
         ]
@@ -161,7 +144,8 @@ class Guest:
                                NVMAINT_VM_PORT=str(here / "hook.sock"))
             try:
                 self._hook = subprocess.Popen([self._options.host_hook], stdin=subprocess.DEVNULL, env=environment,
-                                              cwd=self._options.hook_folder, start_new_session=True)
+                                              cwd=self._options.hook_folder, start_new_session=True,
+                                              preexec_fn=die_with_parent)
             except OSError as error:
                 raise RunnerError(f"host hook {self._options.host_hook}: {error.strerror}") from error
             self._children.append(self._hook)
@@ -304,7 +288,11 @@ class Guest:
 
     def _hook_status(self, status):
         """A hook that has failed fails a run that else succeeded; one still running is ended by close()."""
-        if self._hook is not None and self._hook.poll():
+        if self._hook is None:
+            return status
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._hook.wait(HOOK_GRACE)
+        if self._hook.returncode:
             say(f"the host hook ended with status {self._hook.returncode}")
             return status or 1
         return status

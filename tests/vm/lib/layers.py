@@ -77,13 +77,19 @@ def find_package():
     return path
 
 
+def prune_layers(pattern):
+    """Makes place for a new layer; one older stays for another checkout or branch that shares the cache."""
+    paths = sorted(cache_dir().glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in paths[1:]:
+        remove_tree(path)
+
+
 def build_base():
     """Makes the base layer unless it is there. Needs the build lock."""
     path = cache_dir() / base_name()
     if not path.exists():
         require_tools("mmdebstrap")
-        for stale in cache_dir().glob("base-*"):
-            remove_tree(stale)
+        prune_layers("base-*")
         with step("guest base: Debian 12 by mmdebstrap"), new_layer(path.name) as work:
             import base
             base.build(work / "root", package_list())
@@ -96,8 +102,7 @@ def build_kernel(release):
     if path.exists():
         return path
     require_tools("dpkg-deb", "depmod")
-    for stale in cache_dir().glob(f"kernel-{release}-*"):
-        remove_tree(stale)
+    prune_layers(f"kernel-{release}-*")
     with step(f"guest kernel {release}"), new_layer(path.name) as work:
         apt = mirror.PrivateApt(work / "apt")
         apt.update()

@@ -14,6 +14,10 @@ namespace nvmaint::core {
 // all.
 [[nodiscard]] bool effect_firm(const TrimEffect& effect);
 
+// Whether watching longer is not expected to change the verdict. Helped and Worse are firm as they
+// stand (their test was passed), NoChange once a cure would have shown; NotComparable never is.
+[[nodiscard]] bool effect_firm(const TrimEffect& effect);
+
 // How long to watch after a trim: until the verdict is firm, between these.
 inline constexpr seconds kEffectShortest{60};
 inline constexpr seconds kEffectLongest{600};

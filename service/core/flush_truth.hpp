@@ -3,6 +3,8 @@
 
 #include "core/diagnose.hpp"
 
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace nvmaint::core {
@@ -15,5 +17,16 @@ namespace nvmaint::core {
 // no stall. Absent otherwise. `firmware` is noted with it.
 [[nodiscard]] std::optional<FlushBaseline> baseline_candidate(const FlushWatch& watch, WallTime now,
                                                               const std::string& firmware);
+
+// Key of a drive in Memory::baselines: subsystem NQN, serial number and controller id. Empty where
+// the serial is not known: such a drive has no baseline.
+[[nodiscard]] std::string drive_identity(const NvmeController& controller);
+
+// The baseline that could be learned now: nothing unless the flushes were fine for at least ten
+// minutes (enough of them, no stall, nothing ongoing, steady). Whoever calls keeps an older
+// baseline of the same firmware: learning anew on a drive that has slowed would make the slowness
+// normal.
+[[nodiscard]] std::optional<FlushBaseline>
+baseline_candidate(const FlushWatch& watch, const Now& now, const std::string& firmware);
 
 } // namespace nvmaint::core

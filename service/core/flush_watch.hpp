@@ -23,28 +23,67 @@ struct Stall {
     double median_ms = 0;      // the running median it is measured against
     std::uint64_t flushes = 0; // that completed within it
     double write_ratio =
-        0; // how the mean of data writes moved against its own median; 1 = not at all
+        0;               // how the mean of data writes moved against its own median; 1 = not at all
+    double write_ms = 0; // mean of the data writes within it; waits for flushes taken out
+    double usual_write_ms = 0; // their running median
+    double depth = 0;          // mean number of requests under way that were not flushes
+    unsigned seconds = 0;      // of it that were stalled
     bool operator==(const Stall&) const = default;
 };
 
-// Stalls that come back: found once three intervals between stall starts agree... see
-// flush_watch.cpp.
+// Stalls that keep coming back, see periodicity().
 struct Periodicity {
     nanoseconds period{};   // median distance between stall starts
-    double spread = 0;      // relative spread of those distances
+    double spread = 0;      // standard deviation of those distances / their mean
     nanoseconds duration{}; // median length of a stall
     double depth = 0;       // median of peak / median
     unsigned stalls = 0;    // counted
     bool operator==(const Periodicity&) const = default;
 };
 
+// What is usual on this disk: medians over the recent seconds that were not stalled.
+struct FlushYardstick {
+    double flush_ms = 0;   // mean time of a flush
+    double rate = 0;       // flushes in a second that had any
+    double write_ms = 0;   // mean time of a data write, an upper bound
+    double wait_share = 0; // share of the writes that waited for a flush, an upper bound, 0..1
+    double depth = 0;      // requests under way that were not flushes
+    double in_flight = 0;  // at the end of a second
+    double discards_b = 0; // bytes discarded in a second
+    nanoseconds length{};  // of a sample
+    bool operator==(const FlushYardstick&) const = default;
+};
+
+// What a second was found to be.
+enum class SecondKind {
+    NoFlush,   // no flush completed: says nothing by itself
+    Unjudged,  // too early, the sampler itself was late, the first after idleness, or a light load
+    Usual,     // not far over the median
+    Explained, // far over the median, and the writes, the queue or discards say why
+    Stalled,   // far over the median, and nothing but the drive explains it
+};
+
+// One minute of flushes, kept for a day.
+struct FlushMinute {
+    BootTime end{};
+    std::uint64_t flushes = 0;
+    unsigned seconds = 0; // that had flushes
+    unsigned stalled = 0; // of them
+    double median_ms = 0; // of the per-second means, weighted by flushes
+    double p99_ms = 0;    // likewise
+    bool operator==(const FlushMinute&) const = default;
+};
+
 struct FlushWatch {
-    std::deque<FlushSample> recent; // bounded: the last 15 minutes
-    std::vector<Stall> stalls;      // ended, bounded: the last 24 hours
+    std::deque<FlushSample> recent;  // bounded: the last 15 minutes
+    std::deque<SecondKind> kinds;    // of `recent`, index by index
+    std::deque<FlushMinute> minutes; // ended ones; bounded: the last 24 hours
+    std::vector<Stall> stalls;       // ended, bounded: the last 24 hours and 1000
     std::optional<Stall> ongoing;
     bool operator==(const FlushWatch&) const = default;
 
-    // Samples come in order of time. A gap of more than 10 s in time ends an ongoing stall.
+    // Samples come in order of time; one that does not is dropped. A gap of more than 10 s in time
+    // ends an ongoing stall. O(samples kept).
     void add(const FlushSample& sample);
 
     // Median of the per-second means of the recent seconds that were not stalled; absent below the
@@ -52,11 +91,36 @@ struct FlushWatch {
     [[nodiscard]] std::optional<double> usual_ms() const;
     // Mean of the last second that had flushes.
     [[nodiscard]] std::optional<double> last_ms() const;
+    // Whether flushes were slow (4 x usual) in any second that ended after `from`, whatever the
+    // cause: what a paced trim must know about its own effect.
+    [[nodiscard]] bool slow_since(BootTime from) const;
+    // Seconds since `from` in which the flushes could be judged.
+    [[nodiscard]] unsigned judged_since(BootTime from) const;
     [[nodiscard]] std::optional<Periodicity> periodicity() const;
+    // The last stall, ended or not.
+    [[nodiscard]] std::optional<Stall> last_stall() const;
     // The flushes of [from, to), summarised. `usual` is the yardstick for stalled seconds (4 x
-    // usual); absent: the stretch's own median.
+    // usual); absent: the stretch's own median, stalled seconds left out.
     [[nodiscard]] FlushSummary summary(BootTime from, BootTime to,
                                        std::optional<double> usual = {}) const;
+
+    // Working state of add().
+    std::optional<FlushYardstick> yardstick; // absent until enough was seen
+    double judged_with = 0;          // flush_ms of the yardstick when all was judged anew last
+    unsigned since_measured = 0;     // samples since the yardstick was measured
+    unsigned samples = 0;            // of the series, saturating
+    std::optional<Stall> forming;    // stalled seconds that are not a stall yet
+    std::deque<BootTime> forming_at; // when its stalled seconds, and those of `ongoing`, ended
+    unsigned calm = 0;               // usual seconds since the last stalled one
+    std::deque<BootTime> noise;      // stalled seconds that remained alone, last 15 minutes
+    std::optional<BootTime> minute_start;
 };
+
+// Mean flush time of a sample in milliseconds; absent without flushes.
+[[nodiscard]] std::optional<double> flush_mean_ms(const FlushSample& sample);
+
+// Whether a per-second mean counts as far over the usual: more than 4 times, and by more than a
+// millisecond.
+[[nodiscard]] bool far_over(double mean_ms, double usual_ms);
 
 } // namespace nvmaint::core

@@ -46,7 +46,8 @@ struct FlushSummary {
     double p99_ms = 0;    // of the per-second means likewise: means hide the single flush
     double worst_ms = 0;  // worst per-second mean
     std::uint64_t stalled_flushes = 0; // in seconds whose mean exceeded 4 x the median
-    unsigned episodes = 0;             // runs of stalled seconds
+    unsigned episodes = 0; // runs of stalled seconds, a single one not counted: noise makes those
+    double calm_rate = 0;  // flushes a second outside stalled seconds; 0 = not known
     bool operator==(const FlushSummary&) const = default;
 };
 

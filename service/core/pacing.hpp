@@ -22,18 +22,21 @@ struct TrimRange {
 struct TrimGeometry {
     std::string type;            // "ext4", "xfs", "btrfs"
     std::uint64_t span = 0;      // bytes of the filesystem's address space to cover
-    std::uint64_t alignment = 1; // ranges are multiples of this
+    std::uint64_t alignment = 1; // ranges are multiples of this, or do not cross one
     std::uint64_t smallest = 0;  // smallest useful range
-    std::uint64_t largest = 0;
-    std::uint64_t minimum = 0; // minlen: at least the device's discard granularity
+    std::uint64_t largest = 0;   // = span where ranges only multiply the work (coarse)
+    std::uint64_t minimum = 0;   // minlen: at least the device's discard granularity
     bool operator==(const TrimGeometry&) const = default;
 };
 
 // Geometry by filesystem type. ext4 keeps its trimmed mark only for whole block groups
 // (fs/ext4/mballoc.c); XFS before 6.10 scans a whole allocation group for any range in it; btrfs
-// trims all unallocated space with the first range.
+// trims all unallocated space with the first range. `size_bytes` is the size of the block device
+// the filesystem is on: statfs(2) leaves the filesystem's own overhead out. `kernel` is uname's
+// release; empty = unknown, which is taken for old.
 [[nodiscard]] TrimGeometry trim_geometry(const std::string& type, std::uint64_t size_bytes,
-                                         std::uint64_t discard_granularity);
+                                         std::uint64_t discard_granularity,
+                                         const std::string& kernel = {});
 
 struct PaceState {
     std::uint64_t next_start = 0;
@@ -45,11 +48,14 @@ struct PaceState {
 // What the last range did to the drive.
 struct PaceInput {
     nanoseconds took{};
-    bool flush_suffered = false; // flushes during or right after it were stalled
+    bool flush_suffered = false; // flushes during or right after it were slow, see
+                                 // FlushWatch::slow_since()
 };
 
 [[nodiscard]] PaceState pace_start(const TrimGeometry& geometry, std::uint64_t resume_at);
-// The range to issue now; nothing when the filesystem is done.
+// The range to issue now; nothing when the filesystem is done. The last range is open-ended (its
+// length is UINT64_MAX - start, as fstrim(8) passes): FITRIM clips it, and nothing behind a size
+// that was rounded or measured too small stays untrimmed.
 [[nodiscard]] std::optional<TrimRange> pace_range(const TrimGeometry& geometry,
                                                   const PaceState& state);
 // After a range: halve on suffering or when it took long, grow while it was quick.

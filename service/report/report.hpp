@@ -22,6 +22,9 @@ namespace nvmaint::report {
 [[nodiscard]] nlohmann::ordered_json tick_json(const core::Diagnosis& diagnosis,
                                                const core::Plan& plan);
 [[nodiscard]] nlohmann::ordered_json trim_record_json(const core::TrimRecord& record);
+[[nodiscard]] Result<core::TrimRecord> trim_record_from_json(const nlohmann::json& json);
+// Before and after as rows of a table, first row the header.
+[[nodiscard]] std::vector<std::vector<std::string>> effect_figures(const core::TrimEffect& effect);
 
 struct MetricsInput {
     core::Diagnosis diagnosis;

@@ -31,6 +31,8 @@ struct Loaded {
 // All durable when they return: file and directory are synced. They block. Errors: System (a
 // missing directory, a full disk, ...), Denied (the file there is of a newer version), Malformed (a
 // number that is not finite); the file stays as it was. Keeps the newest 500.
+// The same without moving anything aside: for whoever only looks.
+[[nodiscard]] Loaded load_state_read_only(const std::string& directory);
 [[nodiscard]] Result<Done> save_trims(const std::string& directory,
                                       const std::vector<core::TrimRecord>& trims);
 [[nodiscard]] Result<Done>

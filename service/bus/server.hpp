@@ -8,6 +8,7 @@
 
 #include <systemd/sd-bus.h>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -37,8 +38,9 @@ struct Model {
     std::string doctor_json; // the text that Doctor() returns
     // Last trims by mount, newest last.
     std::vector<core::TrimRecord> trims;
-    std::map<std::string, std::string>
-        metrics; // by drive name: stable identity used in object paths
+    // By drive name: stable identity, used in object paths. A drive without an entry gets its path
+    // from drive_path().
+    std::map<std::string, std::string> metrics;
     std::vector<JobView> jobs;
 };
 
@@ -58,20 +60,35 @@ class Handler {
     [[nodiscard]] virtual Result<Done> reload() = 0;
 };
 
+// How long polkit may take for an answer before a call is refused.
+struct PolkitPatience {
+    // Nobody is asked: the usual patience of a D-Bus caller (25 s,
+    // sd_bus_set_method_call_timeout(3)).
+    std::chrono::milliseconds silent = std::chrono::seconds(25);
+    // A person is asked. Judgement: time to find a password, and after that nobody is there.
+    std::chrono::milliseconds interactive = std::chrono::minutes(5);
+};
+
 class Server {
   public:
     // Exports the objects on `bus` (not yet started calls wait). `model` and `handler` must outlive
-    // the server. The name is requested by request_name(), after everything is in place.
-    // `polkit_name` is the bus name of the authority, another one in tests.
+    // the server, and `bus` is kept open by it. The name is requested by request_name(), after
+    // everything is in place. `polkit_name` is the bus name of the authority, another one in tests.
     [[nodiscard]] static Result<std::unique_ptr<Server>>
     create(sd_bus* bus, const Model& model, Handler& handler,
-           const std::string& polkit_name = "org.freedesktop.PolicyKit1");
+           const std::string& polkit_name = "org.freedesktop.PolicyKit1",
+           PolkitPatience patience = {});
+    Server() = default;
+    Server(const Server&) = delete;
+    Server& operator=(const Server&) = delete;
     virtual ~Server() = default;
 
-    // Errors: System EEXIST: another instance owns the name.
+    // The one call that waits for the bus (at most 25 s); made once, at start. Errors: System
+    // EEXIST: another instance owns the name; System EACCES: the bus policy does not let this user
+    // own it.
     [[nodiscard]] virtual Result<Done> request_name() = 0;
     // The model changed: objects appear, vanish and announce changed properties; only real changes
-    // are announced.
+    // are announced. Objects and properties show what was last published, methods the model itself.
     virtual void publish() = 0;
     virtual void finding_raised(const core::Finding& finding) = 0;
     virtual void finding_cleared(const core::Finding& finding) = 0;

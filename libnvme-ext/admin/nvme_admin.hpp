@@ -32,7 +32,9 @@ class NvmeAdmin {
     [[nodiscard]] virtual Result<Bytes> identify_namespace(const std::string& controller,
                                                            std::uint32_t nsid) = 0;
     // Controller-scope logs only (01h, 02h with LPA bit 0 clear, 03h, 06h): NSID FFFFFFFFh is sent.
-    // `length` is a multiple of 4; at least a page is transferred whatever was asked.
+    // `length` is a multiple of 4. The buffer is page-aligned and at least a page; where a
+    // controller refuses the length itself (13h, Invalid PRP Offset), a whole page is asked for
+    // once.
     [[nodiscard]] virtual Result<Bytes> get_log(const std::string& controller, std::uint8_t lid,
                                                 std::uint32_t length) = 0;
 };

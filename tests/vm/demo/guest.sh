@@ -1,0 +1,109 @@
+#!/bin/bash
+# Runs in the guest: the story, told by what the installed product itself says. Prints prose for people and lines
+# beginning with "@" for the program that started the guest.
+set -euo pipefail
+
+db=/var/lib/db
+log=/srv/log
+say() { printf '%s\n' "$*"; }
+chapter() { printf '\n== %s\n' "$*"; }
+mark() { printf '@ %s %s\n' "$1" "$(date +%s.%N)"; }
+uptime_s() { cut -d' ' -f1 /proc/uptime; }
+
+# A writer as a database's log is one: small writes, each made durable, at a fixed rate.
+writer() { # unit, file
+    systemd-run --quiet --unit="$1" fio --name=commit --filename="$2" --size=96M --rw=randwrite --bs=8k --fsync=1 \
+        --rate_iops="${NVMAINT_DEMO_RATE:-40}" --time_based --runtime=3600 --fallocate=posix --output="/root/$1.json" \
+        --output-format=json
+}
+
+wait_for() { # id subject seconds
+    local deadline=$(($(date +%s) + $3))
+    until nvmaintctl doctor --json 2>/dev/null | python3 -c '
+import json, sys
+doctor = json.load(sys.stdin)
+sys.exit(not any(f["id"] == sys.argv[1] and f["subject"]["name"] == sys.argv[2] for f in doctor["findings"]))' "$1" "$2"; do
+        if (($(date +%s) >= deadline)); then
+            return 1
+        fi
+        sleep 1
+    done
+}
+
+chapter "A database host"
+mkfs.ext4 -q -F -E nodiscard /dev/nvme0n1
+mkfs.ext4 -q -F -E nodiscard /dev/nvme1n1
+mkdir -p "$db" "$log"
+mount /dev/nvme0n1 "$db"
+mount /dev/nvme1n1 "$log"
+say "nvme0n1, a client drive that has been in use for long, holds $db."
+say "nvme1n1, protected against power loss, holds $log."
+systemctl is-enabled --quiet fstrim.timer && systemctl is-active --quiet fstrim.timer &&
+    say "fstrim.timer is enabled and active. What does its service do?"
+systemctl start fstrim.service || true
+journalctl -q -u fstrim.service -o cat --no-pager | sed -n '/trimmed/s/^/    fstrim: /p'
+say "It ends well, and neither $db nor $log is among what it trimmed."
+printf '    sectors discarded so far: nvme0n1 %s, nvme1n1 %s\n' \
+    "$(awk '{print $14}' /sys/block/nvme0n1/stat)" "$(awk '{print $14}' /sys/block/nvme1n1/stat)"
+
+chapter "The load: 8 KiB writes, each followed by fsync, on both"
+nvmaintctl monitor >/root/monitor.log 2>&1 &
+monitor=$!
+mark before
+writer db-writer "$db/data"
+writer log-writer "$log/data"
+say "Both writers run. Waiting for the service to notice something by itself …"
+if wait_for flush.device-stall nvme0n1 240; then
+    mark stall-raised
+    say "raised: flush.device-stall on nvme0n1"
+else
+    say "no stall was reported within 240 s"
+    exit 1
+fi
+if wait_for flush.periodic-stall nvme0n1 300; then
+    mark periodic-raised
+    say "raised: flush.periodic-stall on nvme0n1"
+else
+    say "the stalls were not reported as periodic within 300 s"
+    exit 1
+fi
+# As much of "before" as the comparison afterwards wants to see.
+sleep "${NVMAINT_DEMO_BEFORE:-30}"
+
+chapter "What the service says"
+nvmaintctl doctor || true
+nvmaintctl status || true
+
+chapter "The cure: $db is trimmed in ranges, under load"
+mark trim
+nvmaintctl trim "$db" --json >/root/trim-db.json
+mark after
+nvmaintctl trim history
+chapter "The same on the protected drive"
+nvmaintctl trim "$log" --json >/root/trim-log.json
+mark end
+nvmaintctl trim history
+
+chapter "Verdict of the service"
+for file in /root/trim-db.json /root/trim-log.json; do
+    python3 - "$file" <<'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+e = r["effect"]
+print(f"{r['mount']}: {e['verdict']} ({e['why']})")
+for name in ("before", "after"):
+    s = e[name]
+    print(f"    {name:6}  flushes {s['flushes']:6}  usual {s['median_ms']:6.2f} ms  worst second {s['worst_ms']:7.2f} ms"
+          f"  stalled {s['stalled_flushes']:5}  bursts {s['episodes']}")
+print(f"    requested by the filesystem {r['requested_bytes']}, discarded at the drive {r.get('discarded_bytes')}")
+END
+done
+
+nvmaintctl report /root/report.html \
+    --note "A client drive in use for long (nvme0n1) and one protected against power loss (nvme1n1) carry the same load: small writes, each followed by fsync. The stock trim timer is active and never selects either volume." \
+    --note "The service noticed the stalls, named the cause and trimmed $db in ranges while the load went on. The stalls end; what an ordinary flush costs stays."
+kill "$monitor" 2>/dev/null || true
+say
+say "What the service raised and cleared meanwhile:"
+grep -E 'flush\.|trim\.effect' /root/monitor.log | sed 's/^/    /' || true
+systemctl stop db-writer log-writer

@@ -126,6 +126,22 @@ JobObject job_object(const JobView& job) {
     };
 }
 
+std::vector<FlushPoint> flush_series(const Model& model, const std::string& disk) {
+    std::vector<FlushPoint> points;
+    if (model.flush == nullptr || !model.flush->contains(disk)) {
+        return points;
+    }
+    using Seconds = std::chrono::duration<double>;
+    for (const core::FlushSample& sample : model.flush->at(disk).recent) {
+        if (sample.flushes > 0) {
+            points.push_back({.seconds = Seconds(sample.end - model.diagnosed).count(),
+                              .milliseconds = static_cast<double>(sample.flush_time.count()) /
+                                              static_cast<double>(sample.flushes)});
+        }
+    }
+    return points;
+}
+
 std::string real_mount(const Model& model, const std::string& shown) {
     std::string escaped;
     for (const core::FilesystemView& filesystem : model.diagnosis.filesystems) {

@@ -69,6 +69,15 @@ struct JobObject {
                                                  const std::vector<core::TrimRecord>& trims);
 [[nodiscard]] JobObject job_object(const JobView& job);
 
+struct FlushPoint {
+    double seconds = 0;      // end of the interval, before (negative) or after the diagnosis
+    double milliseconds = 0; // mean time of the flushes that completed in it
+    bool operator==(const FlushPoint&) const = default;
+};
+// The recent intervals of a disk in which flushes completed, oldest first; none where the disk has
+// no series.
+[[nodiscard]] std::vector<FlushPoint> flush_series(const Model& model, const std::string& disk);
+
 // The real mount point behind one that was shown: itself, or the one whose bytes are no text and
 // that was shown escaped. Returns `shown` where there is none.
 [[nodiscard]] std::string real_mount(const Model& model, const std::string& shown);

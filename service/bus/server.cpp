@@ -287,6 +287,8 @@ class LiveServer final : public Server {
     // Methods. A negative errno, or an error set, is what sd-bus answers for us.
     static int on_list_findings(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept;
     static int on_doctor(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept;
+    static int on_list_trims(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept;
+    static int on_flush_series(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept;
     static int on_trim(sd_bus_message* call, void* userdata, sd_bus_error* error) noexcept;
     static int on_reload(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept;
     static int on_cancel(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept;
@@ -323,6 +325,11 @@ const std::vector<sd_bus_vtable>& manager_vtable() {
                                     LiveServer::on_list_findings, SD_BUS_VTABLE_UNPRIVILEGED),
             SD_BUS_METHOD_WITH_ARGS("Doctor", SD_BUS_NO_ARGS, SD_BUS_RESULT("s", json),
                                     LiveServer::on_doctor, SD_BUS_VTABLE_UNPRIVILEGED),
+            SD_BUS_METHOD_WITH_ARGS("ListTrims", SD_BUS_NO_ARGS, SD_BUS_RESULT("s", json),
+                                    LiveServer::on_list_trims, SD_BUS_VTABLE_UNPRIVILEGED),
+            SD_BUS_METHOD_WITH_ARGS("FlushSeries", SD_BUS_ARGS("s", disk),
+                                    SD_BUS_RESULT("a(dd)", points), LiveServer::on_flush_series,
+                                    SD_BUS_VTABLE_UNPRIVILEGED),
             SD_BUS_METHOD_WITH_ARGS("Trim", SD_BUS_ARGS("s", mount, "a{sv}", options),
                                     SD_BUS_RESULT("o", job), LiveServer::on_trim,
                                     SD_BUS_VTABLE_UNPRIVILEGED),
@@ -508,6 +515,35 @@ int LiveServer::on_list_findings(sd_bus_message* call, void* userdata, sd_bus_er
 int LiveServer::on_doctor(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept {
     const LiveServer& self = server_of(userdata);
     return sd_bus_reply_method_return(call, "s", to_bus_json(self.model_.doctor_json).c_str());
+}
+
+int LiveServer::on_list_trims(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept {
+    const LiveServer& self = server_of(userdata);
+    return sd_bus_reply_method_return(call, "s", to_bus_json(self.model_.trims_json).c_str());
+}
+
+int LiveServer::on_flush_series(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept {
+    const LiveServer& self = server_of(userdata);
+    const char* disk = nullptr;
+    int r = sd_bus_message_read(call, "s", &disk);
+    if (r < 0) {
+        return r;
+    }
+    sd_bus_message* raw = nullptr;
+    r = sd_bus_message_new_method_return(call, &raw);
+    const Message reply(raw);
+    if (r >= 0) {
+        r = sd_bus_message_open_container(raw, 'a', "(dd)");
+    }
+    for (const FlushPoint& point : flush_series(self.model_, disk)) {
+        if (r >= 0) {
+            r = sd_bus_message_append(raw, "(dd)", point.seconds, point.milliseconds);
+        }
+    }
+    if (r >= 0) {
+        r = sd_bus_message_close_container(raw);
+    }
+    return r < 0 ? r : sd_bus_message_send(raw);
 }
 
 int LiveServer::on_trim(sd_bus_message* call, void* userdata, sd_bus_error* error) noexcept {

@@ -38,6 +38,11 @@ struct Model {
     std::string doctor_json; // the text that Doctor() returns
     // Last trims by mount, newest last.
     std::vector<core::TrimRecord> trims;
+    std::string trims_json = "[]"; // the same as text, for ListTrims()
+    // By disk, for FlushSeries(); not owned, none = no series. Times are against `diagnosed`, the
+    // boot clock at diagnosis.now.
+    const std::map<std::string, core::FlushWatch>* flush = nullptr;
+    core::BootTime diagnosed{};
     // By drive name: stable identity, used in object paths. A drive without an entry gets its path
     // from drive_path().
     std::map<std::string, std::string> metrics;

@@ -694,6 +694,13 @@ void Manager::publish() {
     model_.diagnosis = diagnosis_;
     model_.doctor_json = report::doctor_json(diagnosis_).dump(2);
     model_.trims = memory_.trims;
+    nlohmann::ordered_json trims = nlohmann::ordered_json::array();
+    for (const core::TrimRecord& record : memory_.trims) {
+        trims.push_back(report::trim_record_json(record));
+    }
+    model_.trims_json = trims.dump(2);
+    model_.flush = &memory_.flush;
+    model_.diagnosed = diagnosed_at_;
     refresh_jobs();
     if (server_) {
         server_->publish();

@@ -27,7 +27,7 @@ struct PolicySource {
 
 // One file by name, as for `policy check FILE`. Errors: System, Malformed (not a regular file,
 // larger than 1 MiB).
-[[nodiscard]] Result<PolicySource> read_policy_file(const std::string& path);
+[[nodiscard]] Result<PolicySource> read_policy_source(const std::string& path);
 
 // One file, with the same bounds; absent is an error here.
 [[nodiscard]] Result<PolicySource> read_policy_source(const std::string& path);

@@ -164,7 +164,7 @@ Result<std::vector<std::string>> drop_ins(const Root& root, const std::string& r
 
 } // namespace
 
-Result<PolicySource> read_policy_file(const std::string& path) {
+Result<PolicySource> read_policy_source(const std::string& path) {
     const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     const std::string name = shown(path, 4096);
     if (fd.get() < 0) {

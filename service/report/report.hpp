@@ -17,6 +17,8 @@ namespace nvmaint::report {
 // Schema nvmaint.doctor/1. Same diagnosis, same bytes: keys in a fixed order.
 [[nodiscard]] nlohmann::ordered_json doctor_json(const core::Diagnosis& diagnosis);
 [[nodiscard]] nlohmann::ordered_json finding_json(const core::Finding& finding);
+// Passes over keys it does not know: a newer service may say more. Errors: Malformed, with the
+// place.
 [[nodiscard]] Result<core::Diagnosis> doctor_from_json(const nlohmann::json& json);
 // One tick of a replay: {"now", "findings", "plan": {"actions", "refusals"}}.
 [[nodiscard]] nlohmann::ordered_json tick_json(const core::Diagnosis& diagnosis,

@@ -52,7 +52,8 @@ ordered_json summary_json(const core::FlushSummary& summary) {
     return {{"length_ns", summary.length.count()}, {"flushes", summary.flushes},
             {"median_ms", summary.median_ms},      {"p99_ms", summary.p99_ms},
             {"worst_ms", summary.worst_ms},        {"stalled_flushes", summary.stalled_flushes},
-            {"episodes", summary.episodes}};
+            {"episodes", summary.episodes},
+            {"calm_rate", summary.calm_rate}};
 }
 
 ordered_json effect_json(const core::TrimEffect& effect) {
@@ -257,6 +258,7 @@ Result<Done> read(const json& from, core::FlushSummary& into) {
         .take("worst_ms", into.worst_ms)
         .take("stalled_flushes", into.stalled_flushes)
         .take("episodes", into.episodes)
+        .take("calm_rate", into.calm_rate)
         .done();
 }
 

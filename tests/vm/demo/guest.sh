@@ -38,6 +38,14 @@ mount /dev/nvme0n1 "$db"
 mount /dev/nvme1n1 "$log"
 say "nvme0n1, a client drive that has been in use for long, holds $db."
 say "nvme1n1, protected against power loss, holds $log."
+liar=
+if [ -b /dev/nvme2n1 ]; then
+    liar=/srv/liar
+    mkfs.ext4 -q -F -E nodiscard /dev/nvme2n1
+    mkdir -p "$liar"
+    mount /dev/nvme2n1 "$liar"
+    say "nvme2n1, a client drive that accepts trims and ignores them, holds $liar."
+fi
 systemctl is-enabled --quiet fstrim.timer && systemctl is-active --quiet fstrim.timer &&
     say "fstrim.timer is enabled and active. What does its service do?"
 systemctl start fstrim.service || true
@@ -52,6 +60,7 @@ monitor=$!
 mark before
 writer db-writer "$db/data"
 writer log-writer "$log/data"
+[ -z "$liar" ] || writer liar-writer "$liar/data"
 say "Both writers run. Waiting for the service to notice something by itself …"
 if wait_for flush.device-stall nvme0n1 240; then
     mark stall-raised
@@ -81,11 +90,12 @@ mark after
 nvmaintctl trim history
 chapter "The same on the protected drive"
 nvmaintctl trim "$log" --json >/root/trim-log.json
+[ -z "$liar" ] || nvmaintctl trim "$liar" --json >/root/trim-liar.json
 mark end
 nvmaintctl trim history
 
 chapter "Verdict of the service"
-for file in /root/trim-db.json /root/trim-log.json; do
+for file in /root/trim-*.json; do
     python3 - "$file" <<'END'
 import json, sys
 r = json.load(open(sys.argv[1]))

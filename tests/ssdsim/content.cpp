@@ -22,7 +22,7 @@ tl::expected<Content, std::string> Content::create(std::uint32_t pages, std::uin
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         return tl::unexpected(std::string("memory for the drive's content: ") +
-                              std::strerror(errno));
+                              strerrordesc_np(errno));
     }
     return Content(Memory(static_cast<std::byte*>(memory), Unmap{length}), pages, seed);
 }

@@ -79,10 +79,13 @@ DriveConfig default_config(Mode mode, std::uint32_t logical_pages) {
 }
 
 void set_default_levels(FtlGeometry& geometry) {
-    const double share = kReclaimShare * static_cast<double>(geometry.spare_blocks());
+    const std::uint32_t spare = geometry.spare_blocks();
+    const auto share = static_cast<std::uint32_t>(kReclaimShare * static_cast<double>(spare));
+    const std::uint32_t reclaim = std::clamp(share, 1U, kReclaimLimit);
+    // Small drives keep some spare area beyond the stop level, or their victims would be full.
+    const std::uint32_t highest = spare > kStartLevel + 4 ? spare - 3 : kStartLevel + 1;
     geometry.gc_start = kStartLevel;
-    geometry.gc_stop =
-        kStartLevel + std::clamp(static_cast<std::uint32_t>(share), 1U, kReclaimLimit);
+    geometry.gc_stop = std::min(kStartLevel + reclaim, highest);
 }
 
 Drive::Drive(const DriveConfig& config)

@@ -25,7 +25,7 @@ tl::expected<EventLog, std::string> EventLog::create(const std::string& path) {
     EventLog log;
     log.file_.reset(std::fopen(path.c_str(), "we"));
     if (!log.file_) {
-        return tl::unexpected("log " + path + ": " + std::strerror(errno));
+        return tl::unexpected("log " + path + ": " + strerrordesc_np(errno));
     }
     std::setvbuf(log.file_.get(), nullptr, _IOLBF, BUFSIZ);
     return log;

@@ -74,6 +74,9 @@ def summarise(events, factor, median_us=None):
     own_median = quantile(lengths, 0.5)
     limit = factor * (own_median if median_us is None else median_us)
     stalls = [flush for flush in flushes if flush["dur_us"] > limit]
+    planned = sorted(flush["plan_us"] for flush in flushes)
+    planned_median = quantile(planned, 0.5)
+    planned_limit = factor * (planned_median if median_us is None else median_us)
     bursts = find_bursts(stalls)
     long_bursts = [burst for burst in bursts if burst["seconds"] >= LONG_BURST]
     starts = [burst["from"] for burst in long_bursts]
@@ -91,6 +94,10 @@ def summarise(events, factor, median_us=None):
         "limit_us": round(limit),
         "stalled": len(stalls),
         "stalled_share": round(len(stalls) / len(flushes), 6),
+        # The same by what the model asked for, without what a busy host adds.
+        "planned_median_us": planned_median,
+        "planned_worst_us": planned[-1],
+        "planned_stalled": sum(1 for length in planned if length > planned_limit),
         "bursts": bursts,
         "long_bursts": len(long_bursts),
         "burst_periods": [round(later - earlier, 3)
@@ -119,7 +126,8 @@ def print_table(summary):
           f"mean {summary['mean_us'] / 1000:.2f} ms, p99 {summary['p99_us'] / 1000:.2f} ms, "
           f"worst {summary['worst_us'] / 1000:.2f} ms")
     print(f"stalled        {summary['stalled']} over {summary['limit_us'] / 1000:.2f} ms "
-          f"({100 * summary['stalled_share']:.2f} %)")
+          f"({100 * summary['stalled_share']:.2f} %); "
+          f"{summary['planned_stalled']} asked for by the model")
     for burst in summary["bursts"]:
         if burst["seconds"] >= LONG_BURST:
             print(f"  burst        from {burst['from']:.1f} s for {burst['seconds']:.1f} s, "

@@ -93,6 +93,16 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{Given{{"size", "1G"}, {"gc_start", "50"}}, "level"},
                     std::pair{Given{{"size", "1G"}, {"cache", "4K"}}, "cache"}));
 
+TEST(Options, HasSoundDefaultsForDrivesOfAnySize) {
+    for (const std::string_view mode : {"client", "plp", "liar", "slowtrim"}) {
+        for (const std::string_view size :
+             {"4K", "1M", "16M", "64M", "100M", "1G", "64G", "2000G"}) {
+            const auto settings = settings_of({{"size", size}, {"mode", mode}});
+            EXPECT_TRUE(settings) << mode << " " << size << ": " << settings.error();
+        }
+    }
+}
+
 TEST(Options, HelpNamesEveryParameterOnALineOfItsOwn) {
     const std::string help = Options::help();
     for (const std::string_view key :

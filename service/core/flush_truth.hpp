@@ -18,15 +18,11 @@ namespace nvmaint::core {
 [[nodiscard]] std::optional<FlushBaseline> baseline_candidate(const FlushWatch& watch, WallTime now,
                                                               const std::string& firmware);
 
-// Key of a drive in Memory::baselines: subsystem NQN, serial number and controller id. Empty where
-// the serial is not known: such a drive has no baseline.
-[[nodiscard]] std::string drive_identity(const NvmeController& controller);
-
 // The baseline that could be learned now: nothing unless the flushes were fine for at least ten
 // minutes (enough of them, no stall, nothing ongoing, steady). Whoever calls keeps an older
 // baseline of the same firmware: learning anew on a drive that has slowed would make the slowness
 // normal.
-[[nodiscard]] std::optional<FlushBaseline>
-baseline_candidate(const FlushWatch& watch, const Now& now, const std::string& firmware);
+[[nodiscard]] std::optional<FlushBaseline> baseline_candidate(const FlushWatch& watch, WallTime now,
+                                                              const std::string& firmware);
 
 } // namespace nvmaint::core

@@ -429,8 +429,8 @@ void LiveServer::publish() {
     const core::Diagnosis& diagnosis = model_.diagnosis;
     std::vector<PathBook::Wish> wishes;
     for (const core::DriveView& drive : diagnosis.drives) {
-        const auto identity = model_.metrics.find(drive.name);
-        const bool known = identity != model_.metrics.end() && !identity->second.empty();
+        const auto identity = model_.drive_identities.find(drive.name);
+        const bool known = identity != model_.drive_identities.end() && !identity->second.empty();
         wishes.push_back(
             {.name = drive.name, .path = known ? drive_path(identity->second) : drive_path(drive)});
     }

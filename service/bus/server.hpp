@@ -45,7 +45,7 @@ struct Model {
     core::BootTime diagnosed{};
     // By drive name: stable identity, used in object paths. A drive without an entry gets its path
     // from drive_path().
-    std::map<std::string, std::string> metrics;
+    std::map<std::string, std::string> drive_identities;
     std::vector<JobView> jobs;
 };
 

@@ -538,9 +538,9 @@ void Manager::poll_drives(const Now& now) {
     std::erase_if(drives_,
                   [&](const auto& entry) { return !snapshot_.controllers->contains(entry.first); });
     for (const auto& [name, controller] : *snapshot_.controllers) {
-        const std::string identity =
-            controller.serial.value_or("") + '\n' + controller.address.value_or("") + '\n' +
-            std::to_string(controller.cntlid.value_or(0));
+        const std::string identity = controller.serial.value_or("") + '\n' +
+                                     controller.address.value_or("") + '\n' +
+                                     std::to_string(controller.cntlid.value_or(0));
         Drive& drive = drives_[name];
         if (!drive.worker || drive.identity != identity) {
             drive = Drive{};
@@ -845,7 +845,8 @@ Result<std::uint64_t> Manager::start_trim(const core::FilesystemView& filesystem
     order.id = next_job_++;
     order.filesystem = filesystem;
     order.device = mount->device;
-    order.geometry = core::trim_geometry(filesystem.type, *device->second.size_bytes, granularity);
+    order.geometry = core::trim_geometry(filesystem.type, *device->second.size_bytes, granularity,
+                                         snapshot_.kernel.value_or(""));
     order.boot_id = snapshot_.boot_id.value_or("");
     order.watch_at_most = watch;
     for (const core::DriveView& drive : diagnosis_.drives) {

@@ -244,7 +244,10 @@ void TrimJob::tick() {
                                          : watch->summary(from, now, usual_ms_);
     core::TrimEffect effect = core::judge_effect(before_, after);
     const bool late = since(now, from) >= order_.watch_at_most;
-    const bool firm = core::effect_firm(effect);
+    // Where too little was seen before, no time spent watching now makes the two comparable.
+    const bool hopeless =
+        core::judge_effect(before_, before_).verdict == core::EffectVerdict::NotComparable;
+    const bool firm = hopeless || core::effect_firm(effect);
     if (!firm && !late) {
         return;
     }

@@ -29,9 +29,6 @@ struct PolicySource {
 // larger than 1 MiB).
 [[nodiscard]] Result<PolicySource> read_policy_source(const std::string& path);
 
-// One file, with the same bounds; absent is an error here.
-[[nodiscard]] Result<PolicySource> read_policy_source(const std::string& path);
-
 [[nodiscard]] Result<core::Policy> load_policy(const std::string& root);
 
 // The effective policy as TOML, every key with its value: what `nvmaintctl policy show` prints.

@@ -12,8 +12,8 @@
 
 namespace nvmaint::report {
 
-// ---- machines
-// ---------------------------------------------------------------------------------------------------
+// ---- machines ----
+
 // Schema nvmaint.doctor/1. Same diagnosis, same bytes: keys in a fixed order.
 [[nodiscard]] nlohmann::ordered_json doctor_json(const core::Diagnosis& diagnosis);
 [[nodiscard]] nlohmann::ordered_json finding_json(const core::Finding& finding);
@@ -39,8 +39,8 @@ struct MetricsInput {
 // Prometheus text exposition format 0.0.4. A quantity that is unknown has no sample.
 [[nodiscard]] std::string metrics_text(const MetricsInput& input);
 
-// ---- people
-// -----------------------------------------------------------------------------------------------------
+// ---- people ----
+
 struct Style {
     bool colour = false;
     int width = 80; // columns; tables never exceed it
@@ -55,18 +55,20 @@ struct Style {
                                        const Style& style);
 [[nodiscard]] std::string trim_result_text(const core::TrimRecord& record, const Style& style);
 
-// Columns sized to content, the widest text column wrapped or cut with an ellipsis so that lines
-// fit.
+// Columns sized to content. Where a line would be wider than the style, the widest column gives
+// way: its cells are wrapped, or with `cut` ended with "...".
 struct Table {
     std::vector<std::string> header;
     std::vector<std::vector<std::string>> rows;
+    std::vector<std::size_t> right_aligned = {}; // columns, from 0
+    bool cut = false;
 };
 [[nodiscard]] std::string table_text(const Table& table, const Style& style);
 
-// ---- HTML
-// -------------------------------------------------------------------------------------------------------
+// ---- HTML ----
+
 struct PlotPoint {
-    double t = 0; // seconds
+    double t = 0; // seconds, of any zero; negative where that is the moment of the report
     double ms = 0;
 };
 struct PlotSpan {
@@ -80,6 +82,7 @@ struct DrivePlot {
     std::vector<PlotSpan> stalls;
     std::vector<std::vector<std::string>> figures; // rows of a table, first row the header
     std::string verdict;
+    std::optional<double> usual_ms = {}; // absent: the median of the points
 };
 struct HtmlReport {
     std::string title;

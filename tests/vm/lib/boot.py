@@ -10,15 +10,23 @@ from pathlib import Path
 from common import RunnerError
 
 # Needed before the root disk is there, in load order; what each depends on comes before it.
-ROOT_MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "crc32c_intel", "crc32c_generic", "ext4")
+ROOT_MODULES = (
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_console",
+    "crc32c_intel",
+    "crc32c_generic",
+    "ext4",
+)
 NVME_MODULES = ("crct10dif_generic", "crc64_rocksoft_generic", "nvme")
 
 
 def unpack_kernel(vmlinuz, vmlinux):
-    """Unpacks the ELF kernel out of a bzImage, so that the guest need not do it under emulation (several seconds).
+    """Unpacks the ELF kernel out of a bzImage: the guest would take seconds for it under emulation.
 
-    QEMU boots an ELF kernel through its PVH note. Where the payload is in a format this cannot unpack, or has no such
-    note, nothing is written and the bzImage is booted. Layout: Linux Documentation/arch/x86/boot.rst, payload_offset.
+    QEMU boots an ELF kernel through its PVH note. Where the payload is in a format this cannot
+    unpack, or has no such note, nothing is written and the bzImage is booted. Layout: Linux
+    Documentation/arch/x86/boot.rst, payload_offset.
     """
     image = vmlinuz.read_bytes()
     if image[0x202:0x206] != b"HdrS":
@@ -26,12 +34,17 @@ def unpack_kernel(vmlinuz, vmlinux):
     setup_sectors = image[0x1F1] or 4
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = (setup_sectors + 1) * 512 + offset
-    payload = image[start:start + length - 4]  # the last four bytes are the unpacked size
+    payload = image[start : start + length - 4]  # the last four bytes are the unpacked size
     if payload.startswith(b"\xfd7zXZ\0"):
         kernel = lzma.decompress(payload)
     elif payload.startswith(b"\x28\xb5\x2f\xfd") and shutil.which("zstd"):
-        kernel = subprocess.run(["zstd", "-dc"], input=payload, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                check=False).stdout
+        kernel = subprocess.run(
+            ["zstd", "-dc"],
+            input=payload,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        ).stdout
     else:
         return
     # The note: name "Xen", type 18 (XEN_ELFNOTE_PHYS32_ENTRY), include/xen/interface/elfnote.h.
@@ -42,8 +55,12 @@ def unpack_kernel(vmlinuz, vmlinux):
 def _module_files(root, version, names):
     files = []
     for name in names:
-        done = subprocess.run(["modprobe", "-d", root, "-S", version, "--show-depends", name], capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(
+            ["modprobe", "-d", root, "-S", version, "--show-depends", name],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != 0:
             continue  # not in this kernel: either built in or of another release
         for line in done.stdout.splitlines():
@@ -59,12 +76,14 @@ def _unpacked(path):
     if path.suffix == ".xz":
         return lzma.decompress(data)
     if path.suffix == ".zst":
-        return subprocess.run(["zstd", "-dc"], input=data, stdout=subprocess.PIPE, check=True).stdout
+        return subprocess.run(
+            ["zstd", "-dc"], input=data, stdout=subprocess.PIPE, check=True
+        ).stdout
     return data
 
 
 class _Cpio:
-    """Writes the "newc" format (Linux Documentation/driver-api/early-userspace/buffer-format.rst)."""
+    """Writes "newc" (Linux Documentation/driver-api/early-userspace/buffer-format.rst)."""
 
     def __init__(self, stream):
         self._stream = stream
@@ -84,7 +103,9 @@ class _Cpio:
 
 def build_initrd(kernel_root, version, busybox, init, target):
     root_files = _module_files(kernel_root, version, ROOT_MODULES)
-    nvme_files = [path for path in _module_files(kernel_root, version, NVME_MODULES) if path not in root_files]
+    nvme_files = [
+        path for path in _module_files(kernel_root, version, NVME_MODULES) if path not in root_files
+    ]
     if not any(path.name.startswith("nvme.ko") for path in nvme_files):
         raise RunnerError(f"kernel {version} has no nvme module")
     with open(target, "wb") as stream:
@@ -99,5 +120,7 @@ def build_initrd(kernel_root, version, busybox, init, target):
             for path in files:
                 names.append(path.name.removesuffix(".xz").removesuffix(".zst"))
                 archive.add(f"modules/{names[-1]}", 0o100644, _unpacked(path))
-            archive.add(f"modules/{order}", 0o100644, "".join(f"{name}\n" for name in names).encode())
+            archive.add(
+                f"modules/{order}", 0o100644, "".join(f"{name}\n" for name in names).encode()
+            )
         archive.close()

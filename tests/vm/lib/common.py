@@ -43,12 +43,20 @@ def run_command(*command, progress=None, **options):
     options.setdefault("stdin", subprocess.DEVNULL)
     try:
         if progress is None:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **options)
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", check=False, **options
+            )
             status, output, shown = done.returncode, done.stdout, done.stdout + done.stderr
         else:
             lines = []
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  errors="replace", **options) as process:
+            with subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                **options,
+            ) as process:
                 for line in process.stdout:
                     lines.append(line)
                     if line.startswith("I: ") or line.startswith("E: "):
@@ -101,7 +109,7 @@ def remove_tree(path):
 
 @contextlib.contextmanager
 def new_layer(name):
-    """A folder to build the layer in; it gets its name only when it is complete. Needs the build lock."""
+    """A folder to build a layer in; named only when complete. Needs the build lock."""
     work = cache_dir() / f"tmp-{os.getpid()}-{name}"
     remove_tree(work)
     work.mkdir()
@@ -113,6 +121,10 @@ def new_layer(name):
 
 
 def require_tools(*tools):
-    missing = [tool for tool in tools if shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
+    missing = [
+        tool
+        for tool in tools
+        if shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None
+    ]
     if missing:
         raise RunnerError(f"not installed: {', '.join(missing)} (./dev vm installs what is needed)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's NVMe drives: --drive SPECs, the images behind them, and the servers of simulated ones."""
+"""The guest's NVMe drives: --drive SPECs, the images behind them, servers of simulated ones."""
 
 import ctypes
 import os
@@ -55,7 +55,9 @@ def parse(number, spec):
     if equals and kind == "nbd" and rest:
         return Drive(number, kind, socket=os.path.abspath(rest))
     if not equals or kind not in ("fresh", *SIMULATED):
-        raise RunnerError(f"drive {spec!r}: expected one of {', '.join(('fresh', *SIMULATED))} =SIZE, or nbd=SOCKET")
+        raise RunnerError(
+            f"drive {spec!r}: expected {'|'.join(('fresh', *SIMULATED))}=SIZE or nbd=SOCKET"
+        )
     size, *pairs = rest.split(",")
     drive = Drive(number, kind, size=parse_size(size))
     for pair in pairs:
@@ -69,22 +71,43 @@ def parse(number, spec):
 
 
 def _plugin():
-    path = Path(os.environ.get("NVMAINT_SSDSIM") or CHECKOUT / "build/release/tests/ssdsim/ssdsim.so").resolve()
+    path = Path(
+        os.environ.get("NVMAINT_SSDSIM") or CHECKOUT / "build/release/tests/ssdsim/ssdsim.so"
+    ).resolve()
     if not path.is_file():
-        raise RunnerError(f"simulated drives need {path}: ./dev build makes it (or set NVMAINT_SSDSIM)")
+        raise RunnerError(
+            f"simulated drives need {path}: ./dev build makes it (or set NVMAINT_SSDSIM)"
+        )
     return path
 
 
 def _start_server(drive):
     """Starts nbdkit for a simulated drive in the current folder and waits until it listens."""
-    parameters = {"size": str(drive.size), **SIMULATED[drive.kind], "seed": str(drive.number + 1),
-                  "log": f"drive{drive.number}.log", **drive.parameters}
+    parameters = {
+        "size": str(drive.size),
+        **SIMULATED[drive.kind],
+        "seed": str(drive.number + 1),
+        "log": f"drive{drive.number}.log",
+        **drive.parameters,
+    }
     drive.socket = f"drive{drive.number}.sock"
-    command = ["nbdkit", "--foreground", "--unix", drive.socket, str(drive.plugin),
-               *(f"{name}={value}" for name, value in parameters.items())]
+    command = [
+        "nbdkit",
+        "--foreground",
+        "--unix",
+        drive.socket,
+        str(drive.plugin),
+        *(f"{name}={value}" for name, value in parameters.items()),
+    ]
     with open(f"drive{drive.number}.stderr", "wb") as errors:
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
-                                  start_new_session=True, preexec_fn=die_with_parent)
+        server = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
     return server
 
 
@@ -92,8 +115,13 @@ def _await_server(drive, server):
     limit = time.monotonic() + SERVER_START_LIMIT
     while True:
         if server.poll() is not None:
-            text = Path(f"drive{drive.number}.stderr").read_text(encoding="utf-8", errors="replace").strip()
-            raise RunnerError(f"drive {drive.number}: nbdkit ended: {text.splitlines()[-1] if text else 'no message'}")
+            text = (
+                Path(f"drive{drive.number}.stderr")
+                .read_text(encoding="utf-8", errors="replace")
+                .strip()
+            )
+            reason = text.splitlines()[-1] if text else "no message"
+            raise RunnerError(f"drive {drive.number}: nbdkit ended: {reason}")
         with socket.socket(socket.AF_UNIX) as probe:
             try:
                 probe.connect(drive.socket)
@@ -101,7 +129,9 @@ def _await_server(drive, server):
             except (FileNotFoundError, ConnectionRefusedError):
                 pass
         if time.monotonic() > limit:
-            raise RunnerError(f"drive {drive.number}: nbdkit does not listen after {SERVER_START_LIMIT:.0f} s")
+            raise RunnerError(
+                f"drive {drive.number}: nbdkit does not listen after {SERVER_START_LIMIT:.0f} s"
+            )
         time.sleep(0.05)
 
 
@@ -130,13 +160,18 @@ def start(drives, keep, children):
             image = _saved(drive, keep) or Path(f"drive{drive.number}.raw")
             with open(image, "ab") as stream:
                 stream.truncate(drive.size)
-            # The host's page cache is the medium: flushes that reached the host's disk would time that disk.
+            # The host's page cache is the medium: flushes that reached the host's disk would time
+            # that disk.
             backend = f"file={_escape(image)},cache=unsafe"
         else:
             backend = f"file={_escape(_url(drive))},cache=none"
         name = f"vm{drive.number}"
-        arguments += ["-drive", f"{backend},if=none,id={name},format=raw,discard=unmap",
-                      "-device", f"nvme,id=nvme-{name},serial={name},drive={name},addr={0x10 + drive.number:#x}"]
+        arguments += [
+            "-drive",
+            f"{backend},if=none,id={name},format=raw,discard=unmap",
+            "-device",
+            f"nvme,id=nvme-{name},serial={name},drive={name},addr={0x10 + drive.number:#x}",
+        ]
     return arguments
 
 
@@ -149,7 +184,7 @@ def _saved(drive, keep):
 
 
 def save(drives, keep):
-    """Copies the contents of simulated drives, whose servers still run, to where the next run finds them.
+    """Copies the contents of simulated drives (their servers still run) to the next run's place.
 
     Pages that the drive does not map become holes.
     """
@@ -178,12 +213,14 @@ def _ranges(stream, size):
 
 
 def _restore(drive, saved):
-    """Brings a drive that was just aged to what an earlier run left: trims what was not mapped, then writes what differs.
+    """Brings a drive that was just aged to what an earlier run left.
 
-    Ageing depends on the seed alone, so the pages that the earlier run never touched are where they were.
+    Trims what was not mapped, then writes what differs. Ageing depends on the seed alone, so the
+    pages that the earlier run never touched are where they were.
     """
     sys.path.insert(0, str(CHECKOUT / "tests/ssdsim"))
     import nbd
+
     client = nbd.Client(drive.socket)
     with open(saved, "rb") as stream:
         for data_too in (False, True):
@@ -198,8 +235,8 @@ def _restore(drive, saved):
                     stream.seek(at)
                     wanted, found = stream.read(length), client.read(at, length)
                     for page in range(0, length, PAGE) if wanted != found else ():
-                        if wanted[page:page + PAGE] != found[page:page + PAGE]:
-                            client.write(at + page, wanted[page:page + PAGE])
+                        if wanted[page : page + PAGE] != found[page : page + PAGE]:
+                            client.write(at + page, wanted[page : page + PAGE])
     client.flush()
     client.close()
 

@@ -11,20 +11,31 @@ from common import RunnerError, run_command, say
 SUITE = "bookworm"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# How to reach a mirror (proxies, retries, snapshots whose Release is old) is the machine's business and is handed on;
-# what to fetch from it is ours.
-HANDED_ON = re.compile(r"Acquire::(http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv[46]|By-Hash)\b", re.I)
+# How to reach a mirror (proxies, retries, snapshots whose Release is old) is the machine's business
+# and is handed on; what to fetch from it is ours.
+HANDED_ON = re.compile(
+    r"Acquire::(http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv[46]|By-Hash)\b", re.I
+)
 
 
 def _targets():
-    text = run_command("apt-get", "indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(LABEL)|$(COMPONENT)|$(FILENAME)",
-                       "Created-By: Packages", "Origin: Debian")
-    return [dict(zip(("uri", "release", "label", "component", "filename"), line.split("|")))
-            for line in text.splitlines() if line.count("|") == 4]
+    text = run_command(
+        "apt-get",
+        "indextargets",
+        "--format",
+        "$(REPO_URI)|$(RELEASE)|$(LABEL)|$(COMPONENT)|$(FILENAME)",
+        "Created-By: Packages",
+        "Origin: Debian",
+    )
+    return [
+        dict(zip(("uri", "release", "label", "component", "filename"), line.split("|")))
+        for line in text.splitlines()
+        if line.count("|") == 4
+    ]
 
 
 def targets():
-    """The package indexes of Debian that apt knows on this machine; refreshed once if there are none."""
+    """The package indexes of Debian that apt knows here; refreshed once if there are none."""
     found = _targets()
     if not found:
         say("apt has no package lists yet: apt-get update")
@@ -36,10 +47,14 @@ def targets():
 
 
 def sources(suite=SUITE):
-    """sources.list lines for a suite, its updates and its security suite as far as this machine has them."""
+    """sources.list lines: the suite, its updates and security as far as this machine has them."""
     known = targets()
-    lines = [f"deb [signed-by={KEYRING}] {t['uri']} {t['release']} main" for t in known
-             if t["component"] == "main" and t["release"] in (suite, f"{suite}-updates", f"{suite}-security")]
+    lines = [
+        f"deb [signed-by={KEYRING}] {t['uri']} {t['release']} main"
+        for t in known
+        if t["component"] == "main"
+        and t["release"] in (suite, f"{suite}-updates", f"{suite}-security")
+    ]
     if not any(f" {suite} " in line for line in lines):
         lines.insert(0, f"deb [signed-by={KEYRING}] {main_uri()} {suite} main")
     return lines
@@ -56,11 +71,13 @@ def main_uri():
 def options():
     """apt options to hand on, as `Name "value";` lines."""
     text = run_command("apt-config", "dump")
-    return [line for line in text.splitlines() if HANDED_ON.match(line) and not line.endswith(' "";')]
+    return [
+        line for line in text.splitlines() if HANDED_ON.match(line) and not line.endswith(' "";')
+    ]
 
 
 def release_id():
-    """Changes when the suite does (a point release, another snapshot): content of its Release file, without its address."""
+    """The suite's Release file: changes with a point release or another snapshot."""
     for target in targets():
         if target["label"] == "Debian" and target["release"] == SUITE:
             prefix = target["filename"].split(f"_dists_{SUITE}_")[0] + f"_dists_{SUITE}_"
@@ -70,24 +87,40 @@ def release_id():
 
 
 class PrivateApt:
-    """An apt with a state of its own, so that suites this machine does not use can be asked without touching it."""
+    """An apt with a state of its own: asks suites that this machine does not use."""
 
     def __init__(self, folder, extra_suites=()):
         self.folder = folder
         for name in ("lists/partial", "archives/partial", "preferences.d"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
-        lines = sources() + [f"deb [signed-by={KEYRING}] {main_uri()} {suite} main" for suite in extra_suites]
+        lines = sources() + [
+            f"deb [signed-by={KEYRING}] {main_uri()} {suite} main" for suite in extra_suites
+        ]
         (folder / "sources.list").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (folder / "apt.conf").write_text("\n".join(options() + [
-            f'Dir::State::Lists "{folder}/lists/";', f'Dir::State::status "{folder}/status";',
-            f'Dir::Cache "{folder}/";', f'Dir::Etc::SourceList "{folder}/sources.list";',
-            'Dir::Etc::SourceParts "-";', f'Dir::Etc::PreferencesParts "{folder}/preferences.d";',
-            'Acquire::Languages "none";', 'Acquire::GzipIndexes "true";', 'APT::Sandbox::User "root";',
-        ]) + "\n", encoding="utf-8")
+        (folder / "apt.conf").write_text(
+            "\n".join(
+                options()
+                + [
+                    f'Dir::State::Lists "{folder}/lists/";',
+                    f'Dir::State::status "{folder}/status";',
+                    f'Dir::Cache "{folder}/";',
+                    f'Dir::Etc::SourceList "{folder}/sources.list";',
+                    'Dir::Etc::SourceParts "-";',
+                    f'Dir::Etc::PreferencesParts "{folder}/preferences.d";',
+                    'Acquire::Languages "none";',
+                    'Acquire::GzipIndexes "true";',
+                    'APT::Sandbox::User "root";',
+                ]
+            )
+            + "\n",
+            encoding="utf-8",
+        )
 
     def _run(self, *command, **options_):
-        return run_command(*command, env=dict(os.environ, APT_CONFIG=str(self.folder / "apt.conf")), **options_)
+        return run_command(
+            *command, env=dict(os.environ, APT_CONFIG=str(self.folder / "apt.conf")), **options_
+        )
 
     def update(self):
         self._run("apt-get", "update", "-o", "APT::Update::Error-Mode=any")
@@ -97,11 +130,17 @@ class PrivateApt:
         pattern = rf"linux-image-{re.escape(release)}[.][0-9]+[^ ]*-amd64"
         text = self._run("apt-cache", "search", "--names-only", f"^{pattern}$")
         names = [line.split()[0] for line in text.splitlines()]
-        names = [name for name in names if re.fullmatch(pattern, name) and not re.search("-(rt|cloud)-", name)]
-        return max(names, key=lambda name: [int(part) for part in re.findall("[0-9]+", name)], default=None)
+        names = [
+            name
+            for name in names
+            if re.fullmatch(pattern, name) and not re.search("-(rt|cloud)-", name)
+        ]
+        return max(
+            names, key=lambda name: [int(part) for part in re.findall("[0-9]+", name)], default=None
+        )
 
     def with_parts(self, package):
-        """The package and those it is split into (newer images come as base, binary and modules)."""
+        """The package and its parts (newer images come as base, binary and modules)."""
         found = [package]
         version = package.removeprefix("linux-image-")
         for name in found:

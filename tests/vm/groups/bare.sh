@@ -14,6 +14,42 @@ rm -f /lib/systemd/system/fstrim.timer /lib/systemd/system/fstrim.service /etc/s
 systemctl daemon-reload
 check "no timer: trim.timer.missing" until_true 90 has_finding trim.timer.missing fstrim.timer
 check_is "no timer: the service stays up" active "$(systemctl is-active nvmaintd)"
+
+# A drive that stops answering: NVMe over TCP on the loopback interface, which is then taken down under it. The kernel's own
+# patience is made longer than the service's deadline, as it is for cloud volumes.
+modprobe nvmet-tcp && modprobe nvme-tcp
+mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+ip link set lo up
+truncate -s 256M /root/backing
+target=/sys/kernel/config/nvmet
+mkdir "$target/subsystems/test" "$target/subsystems/test/namespaces/1" "$target/ports/1"
+echo 1 >"$target/subsystems/test/attr_allow_any_host"
+echo 1 >"$target/subsystems/test/namespaces/1/buffered_io"
+echo /root/backing >"$target/subsystems/test/namespaces/1/device_path"
+echo 1 >"$target/subsystems/test/namespaces/1/enable"
+echo tcp >"$target/ports/1/addr_trtype"
+echo ipv4 >"$target/ports/1/addr_adrfam"
+echo 127.0.0.1 >"$target/ports/1/addr_traddr"
+echo 4420 >"$target/ports/1/addr_trsvcid"
+ln -s "$target/subsystems/test" "$target/ports/1/subsystems/test"
+echo 240 >/sys/module/nvme_core/parameters/admin_timeout
+check "fabrics: connect" nvme connect -t tcp -a 127.0.0.1 -s 4420 -n test --keep-alive-tmo=600
+check "fabrics: the drive is noticed" until_true 60 sh -c 'nvmaintctl drives --json | grep -q nvme0'
+check "fabrics: it has been asked" until_true 60 sh -c 'nvmaintctl drives --json | grep -q "\"health\": \"ok\"\|\"health\": \"unknown\""'
+pid=$(systemctl show -p MainPID --value nvmaintd)
+ip link set lo down
+check "stuck drive: ctrl.timeout" until_true 200 has_finding ctrl.timeout nvme0
+begun=$(date +%s%N)
+nvmaintctl doctor --json >/dev/null
+took=$((($(date +%s%N) - begun) / 1000000))
+check_is "stuck drive: the bus answers meanwhile (took $took ms)" True "$(python3 -c "print($took < 5000)")"
+check_is "stuck drive: the watchdog stayed quiet" "$pid" "$(systemctl show -p MainPID --value nvmaintd)"
+check "stuck drive: the service stops in time all the same" timeout 30 systemctl restart nvmaintd
+ip link set lo up
+check "drive back: the finding goes" until_true 200 sh -c '! nvmaintctl doctor --json | grep -q ctrl.timeout'
+nvme disconnect -n test >/dev/null 2>&1
+check "drive gone: it is not listed any more" until_true 60 sh -c '! nvmaintctl drives --json | grep -q nvme0'
+
 check "the last exit of the package: purge" apt-get purge -y nvmaint
 check_is "purged: nothing of ours is left" "" "$(ls -d /etc/nvmaint /var/lib/nvmaint /run/nvmaint /usr/lib/nvmaint /usr/libexec/nvmaint /lib/systemd/system/nvmaintd.service 2>/dev/null || true)"
 finish

@@ -192,7 +192,7 @@ void Device::log_hang(bool begins) {
 
 Extent Device::extent_at(std::uint64_t offset, std::uint64_t end) const {
     const std::lock_guard lock(mutex_);
-    LogicalPage page = static_cast<LogicalPage>(offset / kPageSize);
+    auto page = static_cast<LogicalPage>(offset / kPageSize);
     const bool has_data = drive_.has_data(page);
     std::uint64_t stop = offset;
     while (stop < end && drive_.has_data(page) == has_data) {

@@ -153,9 +153,9 @@ struct Load {
     std::uint32_t journal_pages;
 };
 
-void PrintTo(const Load& load, std::ostream* out) {
-    *out << load.drive_mib << " MiB drive, " << load.database_mib << " MiB database, " << load.rate
-         << " commits a second of " << load.journal_pages + 3 << " pages";
+std::ostream& operator<<(std::ostream& out, const Load& load) {
+    return out << load.drive_mib << " MiB drive, " << load.database_mib << " MiB database, "
+               << load.rate << " commits a second of " << load.journal_pages + 3 << " pages";
 }
 
 // The bursts that began and ended within the run, without the one that filling the database left.

@@ -135,7 +135,7 @@ TEST(Ftl, CollectsByItselfRatherThanGiveAwayTheLastFreeBlock) {
 
 TEST(Ftl, KeepsEveryPageThroughAnyMixOfCommands) {
     Ftl ftl(small_geometry());
-    std::vector<bool> expected(64 * 32, false);
+    std::vector<bool> expected(ftl.geometry().logical_pages, false);
     Random random(17);
     for (int i = 0; i < 50000; ++i) {
         const LogicalPage page = random.below(64 * 32);
@@ -206,9 +206,9 @@ struct Point {
     std::uint32_t gc_stop;
 };
 
-void PrintTo(const Point& point, std::ostream* out) {
-    *out << point.spare << " spare, " << point.pages_per_block << " pages a block, levels "
-         << point.gc_start << " and " << point.gc_stop;
+std::ostream& operator<<(std::ostream& out, const Point& point) {
+    return out << point.spare << " spare, " << point.pages_per_block << " pages a block, levels "
+               << point.gc_start << " and " << point.gc_stop;
 }
 
 class WriteAmplification : public testing::TestWithParam<Point> {};

@@ -93,10 +93,10 @@ constexpr nanoseconds kGap = std::chrono::seconds{10};
 
 // A stall needs two stalled seconds in a row, or three of five; more where lone stalled seconds are
 // frequent, as in a guest whose host is busy. If a second is stalled by chance with probability p,
-// n seconds contain n p^k runs of k in the mean: k is chosen to keep that below 1 in 50.
+// n seconds contain n p^k runs of k in the mean: k is chosen to keep that below 1 in 100.
 constexpr unsigned kShortestRun = 2;
 constexpr unsigned kLongestRun = 6;
-constexpr double kChanceRuns = 0.02;
+constexpr double kChanceRuns = 0.01;
 constexpr double kLeastSeconds = 60;
 
 // Stalls that keep coming back. Closer together than five minutes they are a nuisance whatever
@@ -559,7 +559,7 @@ void FlushWatch::add(const FlushSample& sample) {
         since_measured = 0;
     }
     if (!yardstick) {
-        kinds.back() = sample.flushes == 0 ? SecondKind::NoFlush : SecondKind::Unjudged;
+        kinds.back() = flush_mean_ms(sample) ? SecondKind::Unjudged : SecondKind::NoFlush;
     } else if (judged_with == 0 ||
                (samples < kYoungSamples && yardstick->flush_ms < kFell * judged_with)) {
         judge_anew(*this);

@@ -52,8 +52,9 @@ struct Group {
     std::vector<const Mount*> mounts;
     std::vector<std::string> tops; // block devices it lives on directly
     std::string problem;           // of the walk
-    bool read_only = false;        // no mount of it is writable
-    bool capable = false;          // its stack is known to take discards
+    const Mount* named_by = nullptr;
+    bool read_only = false; // no mount of it is writable
+    bool capable = false;   // its stack is known to take discards
     bool opted_out = false;
 };
 
@@ -101,8 +102,12 @@ std::string superblock_key(const Mount& mount, const std::string& device) {
     return fmt::format("number {}:{}", mount.device.major, mount.device.minor);
 }
 
-bool shorter(const std::string& a, const std::string& b) {
-    return a.size() != b.size() ? a.size() < b.size() : a < b;
+// Whether to name a filesystem after this mount rather than that one: the shorter, of equals the
+// one that shows its root, else the earlier.
+bool names_better(const Mount& mount, const Mount& than) {
+    return mount.mount_point.size() != than.mount_point.size()
+               ? mount.mount_point.size() < than.mount_point.size()
+               : mount.root == "/" && than.root != "/";
 }
 
 bool is_read_only(const Mount& mount) {
@@ -166,7 +171,7 @@ std::vector<Group> group_filesystems(const HostSnapshot& snapshot) {
             Group group;
             group.view.type = mount.type;
             group.view.source = mount.source;
-            group.view.mount = mount.mount_point;
+            group.named_by = &mount;
             group.read_only = true;
             if (!device.empty()) {
                 group.tops = tops_of(devices, device, mount.type);
@@ -183,11 +188,12 @@ std::vector<Group> group_filesystems(const HostSnapshot& snapshot) {
         if (!has_option(group.view.mounts, mount.mount_point)) {
             group.view.mounts.push_back(mount.mount_point);
         }
-        if (shorter(mount.mount_point, group.view.mount)) {
-            group.view.mount = mount.mount_point;
+        if (names_better(mount, *group.named_by)) {
+            group.named_by = &mount;
         }
     }
     for (auto& group : groups) {
+        group.view.mount = group.named_by->mount_point;
         std::sort(group.view.mounts.begin(), group.view.mounts.end());
     }
     std::sort(groups.begin(), groups.end(),
@@ -669,27 +675,33 @@ std::optional<Finding> judge_service_noop(ServiceTruth& service) {
     return finding;
 }
 
-std::optional<Finding> judge_service_condition(const ServiceTruth& service) {
-    if (service.runs.empty() || !service.runs.back().skipped || service.unit == nullptr) {
+// systemd tests the conditions of a service each time its timer starts it.
+std::optional<Finding> judge_service_condition(ServiceTruth& service) {
+    if (service.unit == nullptr || service.state == ServiceState::Failing ||
+        service.unit->condition_result.value_or(true)) {
         return std::nullopt;
     }
     for (const auto& condition : service.unit->conditions) {
         if (condition.state >= 0) {
-            continue;
+            continue; // held, or was not tested
         }
         const auto text = fmt::format("{}={}{}{}", condition.name, condition.trigger ? "|" : "",
                                       condition.negate ? "!" : "", condition.parameter);
-        return Finding{.id = "trim.timer.condition-unmet",
-                       .severity = Severity::Warning,
-                       .subject = {SubjectKind::Unit, service.name},
-                       .summary = fmt::format("{} is started by its timer but skipped: {} does not "
-                                              "hold",
-                                              service.name, text),
-                       .evidence = {{"systemd: " + service.name, text + " did not hold"},
-                                    {"journal: " + service.name,
-                                     "skipped at " + to_rfc3339(service.runs.back().time)}},
-                       .fix = {fmt::format("systemctl edit {}   # add under [Unit] the line: {}=",
-                                           service.name, condition.name)}};
+        service.state = ServiceState::Failing;
+        service.why = fmt::format("{} is started by its timer but skipped: {} does not hold",
+                                  service.name, text);
+        Finding finding{.id = "trim.timer.condition-unmet",
+                        .severity = Severity::Warning,
+                        .subject = {SubjectKind::Unit, service.name},
+                        .summary = service.why,
+                        .evidence = {{"systemd: " + service.name, text + " did not hold"}},
+                        .fix = {fmt::format("systemctl edit {}   # add under [Unit] the line: {}=",
+                                            service.name, condition.name)}};
+        if (!service.runs.empty() && service.runs.back().skipped) {
+            finding.evidence.push_back(
+                {"journal: " + service.name, "skipped at " + to_rfc3339(service.runs.back().time)});
+        }
+        return finding;
     }
     return std::nullopt;
 }

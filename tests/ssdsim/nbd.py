@@ -20,7 +20,11 @@ class Client:
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.connect(path)
+        try:
+            self.socket.connect(path)
+        except OSError:
+            self.socket.close()
+            raise
         magic, version, flags = struct.unpack(">8s8sH", self._receive(18))
         if magic != b"NBDMAGIC" or version != b"IHAVEOPT":
             raise ConnectionError("not an NBD server")

@@ -9,8 +9,15 @@ namespace nvmaint::bus {
 
 namespace {
 
+// Unicode's 66 noncharacters. The specification of D-Bus allows them since 0.21, sd-bus does not
+// (unichar_is_valid() of systemd's src/basic/utf8.c): the whole reply would fail with EINVAL.
+bool is_noncharacter(std::uint32_t code_point) {
+    return (code_point & 0xfffe) == 0xfffe || (code_point >= 0xfdd0 && code_point <= 0xfdef);
+}
+
 // Length of the well-formed character that `bytes` begins with, 0 if there is none. RFC 3629,
-// section 4: no overlong form, no surrogate, nothing above U+10FFFF. NUL is left out, see above.
+// section 4: no overlong form, no surrogate, nothing above U+10FFFF. NUL and noncharacters are left
+// out.
 std::size_t character_length(std::string_view bytes) {
     const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(bytes[i]); };
     const std::uint8_t lead = at(0);
@@ -37,12 +44,14 @@ std::size_t character_length(std::string_view bytes) {
     if (bytes.size() < length || at(1) < low || at(1) > high) {
         return 0;
     }
-    for (std::size_t i = 2; i < length; ++i) {
+    std::uint32_t code_point = lead & (0x7fU >> length);
+    for (std::size_t i = 1; i < length; ++i) {
         if (at(i) < 0x80 || at(i) > 0xbf) {
             return 0;
         }
+        code_point = code_point << 6 | (at(i) & 0x3fU);
     }
-    return length;
+    return is_noncharacter(code_point) ? 0 : length;
 }
 
 template <class Replace>

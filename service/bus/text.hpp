@@ -9,7 +9,8 @@
 
 namespace nvmaint::bus {
 
-// Valid UTF-8 stays as it is, each byte that is none, and NUL, becomes "\xff" in four characters.
+// Valid UTF-8 stays as it is, each byte that is none becomes "\xff" in four characters; so do
+// NUL and the bytes of Unicode's noncharacters, which sd-bus refuses.
 [[nodiscard]] std::string to_bus_text(std::string_view bytes);
 [[nodiscard]] std::vector<std::string> to_bus_text(const std::vector<std::string>& list);
 

@@ -24,8 +24,10 @@ constexpr double kSignificance = 0.05; // convention; the cost of an error is on
 // Judgement: what stalls less than 1 % of the flushes is nothing that a trim could visibly cure.
 constexpr double kLeastShare = 0.01;
 constexpr double kHalved = 0.5;
-// Of the stretch with more of them: two episodes in a rhythm are no rate yet.
-constexpr unsigned kFewestEpisodes = 3;
+// Of the stretch with more of them. One episode is no rate, however long the other stretch.
+constexpr unsigned kFewestEpisodes = 2;
+// After the trim, for "as before".
+constexpr unsigned kFewestAsBefore = 3;
 constexpr seconds kFewestSeconds{60};
 constexpr std::uint64_t kFewestFlushes = 60; // one a second
 constexpr double kLoadFactor = 2;
@@ -167,7 +169,7 @@ bool effect_firm(const TrimEffect& effect) {
         return effect.after.episodes == 0 && effect.after.length >= kEffectShortest;
     }
     // A cure leaves hardly any: as many as 60 % of the old rate, from three on, are none.
-    return effect.after.episodes >= kFewestEpisodes && effect.after.episodes >= 0.6 * expected &&
+    return effect.after.episodes >= kFewestAsBefore && effect.after.episodes >= 0.6 * expected &&
            effect.after.length >= 2 * kEffectShortest;
 }
 

@@ -53,17 +53,17 @@ class Series {
         out.end = now_;
         out.length = nanoseconds{static_cast<std::int64_t>(s.length_s * 1e9)};
         out.has_flush_counters = true;
-        // Flushes of a queue run one after the other: no more than fit, the others merge.
+        // Flushes of a queue run one after the other: no more than fit, the others merge. Their sum
+        // scatters as that of independent ones.
         const auto asked = poisson(s.fsyncs * s.length_s);
-        double used = 0;
-        while (out.flushes < asked && used < 1000 * s.length_s) {
-            const double at = (static_cast<double>(out.flushes) + 0.5) / static_cast<double>(asked);
-            const double mean = at >= s.slow_from && at < s.slow_to ? s.slow_ms : s.flush_ms;
-            const double one =
-                mean * std::exp(std::normal_distribution<double>(0, s.noise)(random_));
-            used += one;
-            ++out.flushes;
-        }
+        const double n = static_cast<double>(asked);
+        const double slow = std::round(n * (s.slow_to - s.slow_from));
+        const double scatter = 1 + s.noise / std::sqrt(std::max(n, 1.0)) * normal_(random_);
+        double used = std::max(0.1, scatter) * (slow * s.slow_ms + (n - slow) * s.flush_ms);
+        const double room = 1000 * s.length_s + std::max(s.flush_ms, s.slow_ms);
+        const double fit = used > room ? room / used : 1;
+        out.flushes = static_cast<std::uint64_t>(std::ceil(n * fit));
+        used *= fit;
         const double merged = static_cast<double>(asked - out.flushes);
         const auto data = poisson(s.writes * s.length_s);
         out.flush_time = grow(flush_ms_, used);
@@ -97,6 +97,7 @@ class Series {
     }
 
     std::mt19937_64 random_;
+    std::normal_distribution<double> normal_{0, 1};
     BootTime now_;
     double flush_ms_ = 0;
     double write_ms_ = 0;

@@ -1,6 +1,6 @@
+#include "admin/libnvme_admin.hpp"
+
 #include "admin/kernel_names.hpp"
-#include "admin/nvme_admin.hpp"
-#include "admin/open_in_root.hpp"
 
 #include <fmt/format.h>
 #include <libnvme.h>
@@ -57,8 +57,44 @@ Result<Done> outcome(int returned, int error, const std::string& what) {
     return Error::system(error, what);
 }
 
+// The controller's node is 0600 root by default, its namespaces' nodes are 0660 disk.
+UniqueFd open_namespace_of(const std::string& controller) {
+    const UniqueFd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const Result<std::vector<std::string>> nodes = read_namespace_nodes(root.get(), controller);
+    if (nodes) {
+        for (const std::string& node : *nodes) {
+            UniqueFd fd(::open(("/dev/" + node).c_str(), O_RDONLY | O_CLOEXEC));
+            if (fd.get() >= 0) {
+                return fd;
+            }
+        }
+    }
+    return UniqueFd();
+}
+
+Result<UniqueFd> open_controller(const std::string& controller) {
+    if (!is_controller_name(controller)) {
+        return Error::system(EINVAL, fmt::format("\"{}\" is no NVMe controller", controller));
+    }
+    const std::string node = "/dev/" + controller;
+    UniqueFd fd(::open(node.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.get() >= 0) {
+        return fd;
+    }
+    const int refused = errno;
+    if (refused == EACCES || refused == EPERM) {
+        UniqueFd other = open_namespace_of(controller);
+        if (other.get() >= 0) {
+            return other;
+        }
+    }
+    return Error::system(refused, "opening " + node);
+}
+
 class LibnvmeAdmin final : public NvmeAdmin {
   public:
+    explicit LibnvmeAdmin(NodeOpener open) : open_(std::move(open)) {}
+
     Result<Bytes> identify_controller(const std::string& controller) override {
         return identify(controller, NVME_IDENTIFY_CNS_CTRL, NVME_NSID_NONE, "Identify Controller");
     }
@@ -74,7 +110,7 @@ class LibnvmeAdmin final : public NvmeAdmin {
         if (length == 0 || length % 4 != 0) {
             return Error::system(EINVAL, fmt::format("{} of {} bytes", what, length));
         }
-        TRY(fd, open_controller(controller));
+        TRY(fd, open_(controller));
         const Buffer buffer(length);
         if (!buffer.memory) {
             return Error::system(ENOMEM, what);
@@ -92,9 +128,9 @@ class LibnvmeAdmin final : public NvmeAdmin {
     }
 
   private:
-    static Result<Bytes> identify(const std::string& controller, nvme_identify_cns cns,
-                                  std::uint32_t nsid, const std::string& what) {
-        TRY(fd, open_controller(controller));
+    Result<Bytes> identify(const std::string& controller, nvme_identify_cns cns, std::uint32_t nsid,
+                           const std::string& what) const {
+        TRY(fd, open_(controller));
         const Buffer buffer(kPageBytes);
         if (!buffer.memory) {
             return Error::system(ENOMEM, what);
@@ -107,7 +143,7 @@ class LibnvmeAdmin final : public NvmeAdmin {
         args.cns = cns;
         args.csi = NVME_CSI_NVM;
         args.nsid = nsid;
-        args.cntid = NVME_CNTLID_NONE;
+        args.cntid = 0; // as the kernel sends it: these structures do not take one
         args.uuidx = NVME_UUID_NONE;
         errno = 0;
         const int returned = nvme_identify(&args);
@@ -140,45 +176,17 @@ class LibnvmeAdmin final : public NvmeAdmin {
         return outcome(returned, errno, what);
     }
 
-    static Result<UniqueFd> open_controller(const std::string& controller) {
-        if (!is_controller_name(controller)) {
-            return Error::system(EINVAL, fmt::format("\"{}\" is no NVMe controller", controller));
-        }
-        const std::string node = "/dev/" + controller;
-        UniqueFd fd(::open(node.c_str(), O_RDONLY | O_CLOEXEC));
-        if (fd.get() >= 0) {
-            return fd;
-        }
-        const int refused = errno;
-        if (refused == EACCES || refused == EPERM) {
-            UniqueFd other = open_namespace_of(controller);
-            if (other.get() >= 0) {
-                return other;
-            }
-        }
-        return Error::system(refused, "opening " + node);
-    }
-
-    // The controller's node is 0600 root by default, its namespaces' nodes are 0660 disk.
-    static UniqueFd open_namespace_of(const std::string& controller) {
-        const UniqueFd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
-        const Result<std::vector<std::string>> nodes = read_namespace_nodes(root.get(), controller);
-        if (nodes) {
-            for (const std::string& node : *nodes) {
-                UniqueFd fd(::open(("/dev/" + node).c_str(), O_RDONLY | O_CLOEXEC));
-                if (fd.get() >= 0) {
-                    return fd;
-                }
-            }
-        }
-        return UniqueFd();
-    }
+    NodeOpener open_;
 };
 
 } // namespace
 
 std::unique_ptr<NvmeAdmin> make_libnvme_admin() {
-    return std::make_unique<LibnvmeAdmin>();
+    return make_libnvme_admin(open_controller);
+}
+
+std::unique_ptr<NvmeAdmin> make_libnvme_admin(NodeOpener open) {
+    return std::make_unique<LibnvmeAdmin>(std::move(open));
 }
 
 } // namespace nvmaint::nvme

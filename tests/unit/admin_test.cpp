@@ -2,15 +2,48 @@
 
 #include "admin/hex_page.hpp"
 #include "admin/kernel_names.hpp"
+#include "admin/libnvme_admin.hpp"
 #include "admin/open_in_root.hpp"
 #include "folder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <linux/nvme_ioctl.h>
+#include <sys/ioctl.h>
+
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstdarg>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+namespace {
+
+// What the fake device saw, and how it answers. libnvme's ioctl() ends up here: the program's own
+// symbol comes before the C library's.
+struct FakeDevice {
+    std::vector<nvme_admin_cmd> commands;
+    std::function<int(const nvme_admin_cmd&)> answer; // NVMe status, or -1 with errno set
+};
+FakeDevice* device = nullptr;
+
+} // namespace
+
+extern "C" int ioctl(int, unsigned long request, ...) noexcept {
+    va_list arguments;
+    va_start(arguments, request);
+    auto* command = va_arg(arguments, nvme_admin_cmd*);
+    va_end(arguments);
+    if (device == nullptr || request != NVME_IOCTL_ADMIN_CMD) {
+        errno = ENOTTY;
+        return -1;
+    }
+    device->commands.push_back(*command);
+    return device->answer(*command);
+}
 
 namespace nvmaint::nvme {
 namespace {
@@ -237,6 +270,119 @@ TEST(FaultyAdmin, FailsTheChosenCallOnly) {
     EXPECT_TRUE(admin->identify_controller("nvme0"));
     EXPECT_EQ(admin->get_log("nvme0", 2, 512).error().context, "made to fail");
     EXPECT_TRUE(admin->get_log("nvme0", 2, 512));
+}
+
+// ---- commands ----
+
+class Commands : public testing::Test {
+  protected:
+    Commands() {
+        device_.answer = [](const nvme_admin_cmd& command) {
+            std::memset(reinterpret_cast<void*>(command.addr), 0x5a, command.data_len);
+            return 0;
+        };
+        device = &device_;
+        admin_ = make_libnvme_admin([](const std::string&) -> Result<UniqueFd> {
+            return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+        });
+    }
+    ~Commands() override { device = nullptr; }
+
+    FakeDevice device_;
+    std::unique_ptr<NvmeAdmin> admin_;
+};
+
+TEST_F(Commands, AskControllerLogsOfAllNamespaces) {
+    for (const int lid : {1, 2, 3, 6}) {
+        ASSERT_TRUE(admin_->get_log("nvme0", static_cast<std::uint8_t>(lid), 512));
+        const nvme_admin_cmd& command = device_.commands.back();
+        EXPECT_EQ(command.opcode, 0x02);
+        EXPECT_EQ(command.nsid, 0xffffffffU);
+        EXPECT_EQ(command.cdw10 & 0xffU, static_cast<unsigned>(lid));
+        EXPECT_EQ(command.cdw10 >> 16U, 512U / 4 - 1); // NUMDL
+        EXPECT_EQ(command.cdw12, 0U);                  // LPO
+        EXPECT_EQ(command.data_len, 512U);
+    }
+}
+
+TEST_F(Commands, LeaveTheKernelItsTimeout) {
+    ASSERT_TRUE(admin_->get_log("nvme0", 2, 512));
+    ASSERT_TRUE(admin_->identify_controller("nvme0"));
+    ASSERT_TRUE(admin_->identify_namespace("nvme0", 1));
+    for (const nvme_admin_cmd& command : device_.commands) {
+        EXPECT_EQ(command.timeout_ms, 0U);
+    }
+}
+
+TEST_F(Commands, ReArmTheEventsOfTheSmartLogOnly) {
+    ASSERT_TRUE(admin_->get_log("nvme0", 2, 512));
+    EXPECT_EQ(device_.commands.back().cdw10 >> 15U & 1U, 0U);
+    ASSERT_TRUE(admin_->get_log("nvme0", 1, 4096));
+    EXPECT_EQ(device_.commands.back().cdw10 >> 15U & 1U, 1U);
+}
+
+TEST_F(Commands, UsePageAlignedBuffers) {
+    ASSERT_TRUE(admin_->get_log("nvme0", 2, 512));
+    ASSERT_TRUE(admin_->identify_controller("nvme0"));
+    for (const nvme_admin_cmd& command : device_.commands) {
+        EXPECT_EQ(command.addr % 4096, 0U);
+    }
+}
+
+TEST_F(Commands, IdentifyNamesItsStructureAndNamespace) {
+    ASSERT_TRUE(admin_->identify_controller("nvme0"));
+    EXPECT_EQ(device_.commands.back().opcode, 0x06);
+    EXPECT_EQ(device_.commands.back().cdw10, 0x01U);
+    EXPECT_EQ(device_.commands.back().nsid, 0U);
+    ASSERT_TRUE(admin_->identify_namespace("nvme0", 4));
+    EXPECT_EQ(device_.commands.back().cdw10, 0x00U);
+    EXPECT_EQ(device_.commands.back().nsid, 4U);
+    EXPECT_EQ(device_.commands.back().data_len, 4096U);
+}
+
+TEST_F(Commands, GiveTheBytesThatTheDeviceWrote) {
+    EXPECT_EQ(admin_->get_log("nvme0", 2, 512), Result<Bytes>(Bytes(512, 0x5a)));
+    EXPECT_EQ(admin_->identify_controller("nvme0"), Result<Bytes>(Bytes(4096, 0x5a)));
+}
+
+TEST_F(Commands, AskOnceMoreForAWholePageWhereTheLengthIsRefused) {
+    const auto whole_pages_only = [](const nvme_admin_cmd& command) {
+        return command.data_len % 4096 != 0 ? 0x4013 : 0; // Invalid PRP Offset, do not retry
+    };
+    device_.answer = whole_pages_only;
+    const Result<Bytes> page = admin_->get_log("nvme0", 2, 512);
+    ASSERT_TRUE(page) << page.error().text();
+    EXPECT_EQ(page->size(), 512U);
+    ASSERT_EQ(device_.commands.size(), 2U);
+    EXPECT_EQ(device_.commands[1].data_len, 4096U);
+    EXPECT_EQ(device_.commands[1].cdw10 >> 16U, 1023U);
+}
+
+TEST_F(Commands, AreNotRepeatedOtherwise) {
+    device_.answer = [](const nvme_admin_cmd&) { return 0x4109; };
+    const Result<Bytes> page = admin_->get_log("nvme0", 2, 512);
+    ASSERT_FALSE(page);
+    EXPECT_EQ(page.error().kind, ErrorKind::NvmeStatus);
+    EXPECT_EQ(page.error().nvme_status, 0x109);
+    EXPECT_EQ(device_.commands.size(), 1U);
+}
+
+TEST_F(Commands, AreNotRetriedWithNamespaceOne) {
+    device_.answer = [](const nvme_admin_cmd&) { return 0x4002; }; // Invalid Field
+    EXPECT_FALSE(admin_->get_log("nvme0", 6, 564));
+    EXPECT_EQ(device_.commands.size(), 1U);
+}
+
+TEST_F(Commands, SayWhichErrnoTheyMet) {
+    device_.answer = [](const nvme_admin_cmd&) {
+        errno = EACCES; // without CAP_SYS_ADMIN
+        return -1;
+    };
+    const Result<Bytes> page = admin_->identify_controller("nvme0");
+    ASSERT_FALSE(page);
+    EXPECT_EQ(page.error().kind, ErrorKind::System);
+    EXPECT_EQ(page.error().sys_errno, EACCES);
+    EXPECT_THAT(page.error().text(), HasSubstr("Identify Controller"));
 }
 
 // ---- the host ----

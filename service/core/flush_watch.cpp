@@ -45,7 +45,7 @@ constexpr std::size_t kLearnSeconds = 10;
 constexpr std::uint64_t kLearnFlushes = 20;
 // How often the yardstick is measured anew: each second in the beginning, later less often, since a
 // median over 15 minutes moves slowly.
-constexpr unsigned kEachSampleUntil = 60;
+constexpr unsigned kEachSampleUntil = 40;
 constexpr unsigned kMeasureEvery = 10;
 // A series that started within a stall takes the stall for usual until calm seconds have been seen;
 // while it is young, a yardstick that fell by so much has all seconds judged anew.

@@ -31,6 +31,10 @@ constexpr std::uint64_t kLargest = 4 * kGiB;
 // space; small ones are trimmed whole.
 constexpr std::uint64_t kSmallFilesystem = 16 * kGiB;
 
+// A small filesystem is trimmed in so many ranges at least to begin with, so that there is
+// something to learn from and to stop between.
+constexpr std::uint64_t kFewestRanges = 16;
+
 constexpr double kTargetNs = 100e6;
 constexpr milliseconds kLeastRest{50};
 constexpr int kRestFactor = 4; // of the time a range took: one fifth duty
@@ -96,7 +100,8 @@ PaceState pace_start(const TrimGeometry& geometry, std::uint64_t resume_at) {
     state.next_start = geometry.alignment > 1      ? resume_at - resume_at % geometry.alignment
                        : resume_at < geometry.span ? 0
                                                    : resume_at;
-    state.range_bytes = fit(geometry, geometry.alignment);
+    // A pilot: one group, less on a filesystem that has only few.
+    state.range_bytes = fit(geometry, std::min(geometry.alignment, geometry.span / kFewestRanges));
     return state;
 }
 

@@ -11,10 +11,11 @@ mark() { printf '@ %s %s\n' "$1" "$(date +%s.%N)"; }
 uptime_s() { cut -d' ' -f1 /proc/uptime; }
 
 # A writer as a database's log is one: small writes, each made durable, at a fixed rate.
+job=(--name=commit --size=160M --rw=randwrite --bs=8k --fsync=1 "--rate_iops=${NVMAINT_DEMO_RATE:-40}" --time_based
+    --runtime=3600 --fallocate=none --overwrite=1)
+fill() { fio "${job[@]}" --filename="$1" --create_only=1 >/dev/null; } # the database's file, written once
 writer() { # unit, file
-    systemd-run --quiet --unit="$1" fio --name=commit --filename="$2" --size=96M --rw=randwrite --bs=8k --fsync=1 \
-        --rate_iops="${NVMAINT_DEMO_RATE:-40}" --time_based --runtime=3600 --fallocate=posix --output="/root/$1.json" \
-        --output-format=json
+    systemd-run --quiet --unit="$1" fio "${job[@]}" --filename="$2" --output="/root/$1.json" --output-format=json
 }
 
 wait_for() { # id subject seconds
@@ -55,6 +56,14 @@ printf '    sectors discarded so far: nvme0n1 %s, nvme1n1 %s\n' \
     "$(awk '{print $14}' /sys/block/nvme0n1/stat)" "$(awk '{print $14}' /sys/block/nvme1n1/stat)"
 
 chapter "The load: 8 KiB writes, each followed by fsync, on both"
+say "The databases' files are written …"
+fills=()
+for file in "$db/data" "$log/data" ${liar:+"$liar/data"}; do
+    fill "$file" &
+    fills+=("$!")
+done
+wait "${fills[@]}"
+sync
 nvmaintctl monitor >/root/monitor.log 2>&1 &
 monitor=$!
 mark before

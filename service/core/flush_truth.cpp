@@ -34,6 +34,7 @@ constexpr nanoseconds kQuietAfterTrim = minutes{1};
 // history.
 constexpr unsigned kQuietJudged = 60;
 constexpr nanoseconds kForget = std::chrono::hours{6};
+constexpr seconds kTrimRhythm = std::chrono::hours{7 * 24};
 
 // Against the baseline. Judgement: the simulated and the published client drives keep their median
 // within 20 % when nothing changes, thermal throttling doubles it; half a millisecond keeps drives
@@ -154,6 +155,14 @@ std::vector<const FilesystemView*> filesystems_on(const Disk& disk) {
     return out;
 }
 
+// Whether a trim of ours reached this disk lately: within a week, the rhythm in which distributions
+// trim (fstrim.timer, OnCalendar=weekly).
+bool told_lately(const Disk& disk) {
+    const TrimRecord* trim = last_trim(disk);
+    return trim != nullptr && trim->discarded_bytes.value_or(0) > 0 &&
+           disk.snapshot.now.wall - *trim->ended < kTrimRhythm;
+}
+
 struct Cause {
     std::string text;
     std::string confidence; // "likely", "possible", "weak"
@@ -162,36 +171,46 @@ struct Cause {
 // `rhythm`: the stalls keep coming back.
 Cause likeliest_cause(const Disk& disk, bool rhythm) {
     const auto discarded = discarded_since_boot(disk);
-    const TrimRecord* trim = last_trim(disk);
-    const bool told = trim != nullptr && trim->discarded_bytes.value_or(0) > 0;
-    if (discarded == std::uint64_t{0} && !told) {
-        return {
-            "the drive moves data that the filesystem freed long ago, because it was never told "
-            "so",
-            rhythm ? "likely" : "possible"};
-    }
-    if (told) {
+    if (told_lately(disk)) {
         return {fmt::format("the drive's own housekeeping; freed space was told to it on {}, so "
                             "that is hardly the reason",
-                            to_rfc3339(*trim->ended)),
+                            to_rfc3339(*last_trim(disk)->ended)),
                 "weak"};
     }
-    if (discarded) {
+    if (!discarded) {
+        return {"the drive's own housekeeping; whether it was told what is free cannot be read "
+                "here",
+                "weak"};
+    }
+    if (*discarded > 0) {
         return {fmt::format("the drive's own housekeeping; {} were discarded since boot, which may "
                             "not be all that is free",
                             humane_bytes(*discarded)),
                 "possible"};
     }
-    return {"the drive's own housekeeping; whether it was told what is free cannot be read here",
-            "weak"};
+    // No discard since boot: as good as never where nothing would trim, or where a week has passed.
+    const auto on_disk = filesystems_on(disk);
+    const bool nothing_trims =
+        std::any_of(on_disk.begin(), on_disk.end(), [](const FilesystemView* fs) {
+            return fs->trim == TrimState::NotCovered || fs->trim == TrimState::Blocked;
+        });
+    const bool long_up = disk.snapshot.uptime.has_value() && *disk.snapshot.uptime >= kTrimRhythm;
+    return {"the drive keeps moving data that was freed long ago, because it was not told so since "
+            "boot",
+            rhythm && (nothing_trims || long_up) ? "likely" : "possible"};
 }
 
 void add_stall_evidence(Finding& f, const Disk& disk, const Stall& stall) {
+    // What the counters show of the writes is what exceeds the waiting for flushes.
+    const std::string writes =
+        stall.write_ms <= stall.usual_write_ms + 0.1
+            ? fmt::format("no slower than usual ({})", ms(stall.usual_write_ms))
+            : fmt::format("{} (usually {})", ms(stall.write_ms), ms(stall.usual_write_ms));
     f.evidence.push_back(
         {kDiskstats,
-         fmt::format("data writes of {} meanwhile {} (usually {}), {:.1f} other requests under way "
-                     "in the mean: they do not explain it",
-                     disk.name, ms(stall.write_ms), ms(stall.usual_write_ms), stall.depth)});
+         fmt::format("data writes of {} meanwhile {}, {:.1f} other requests under way in "
+                     "the mean: they do not explain it",
+                     disk.name, writes, stall.depth)});
     if (const auto discarded = discarded_since_boot(disk)) {
         const std::string up =
             disk.snapshot.uptime ? fmt::format(" {} ago", humane(*disk.snapshot.uptime)) : "";
@@ -220,10 +239,8 @@ void add_cause_and_fix(Finding& f, const Disk& disk, bool rhythm) {
     f.evidence.push_back({"judgement", fmt::format("likeliest cause: {}; confidence: {}",
                                                    cause.text, cause.confidence)});
     f.summary += fmt::format("; likeliest cause ({}): {}", cause.confidence, cause.text);
-    const TrimRecord* trim = last_trim(disk);
-    const bool told = trim != nullptr && trim->discarded_bytes.value_or(0) > 0;
-    const auto on_disk = filesystems_on(disk);
-    for (const FilesystemView* fs : on_disk) {
+    const bool told = told_lately(disk);
+    for (const FilesystemView* fs : filesystems_on(disk)) {
         switch (fs->trim) {
         case TrimState::NotCovered:
         case TrimState::Unknown:

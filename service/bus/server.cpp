@@ -28,6 +28,9 @@ namespace nvmaint::bus {
 namespace {
 
 constexpr const char* kName = "org.nvmaint1";
+// A third of the service's WatchdogSec=30: a bus that needs longer for one answer is tried again
+// later.
+constexpr std::uint64_t kNameTimeoutUsec = 10'000'000;
 constexpr const char* kManagerInterface = "org.nvmaint1.Manager";
 constexpr const char* kDriveInterface = "org.nvmaint1.Drive";
 constexpr const char* kFilesystemInterface = "org.nvmaint1.Filesystem";
@@ -410,7 +413,12 @@ Result<Done> LiveServer::export_objects() {
 }
 
 Result<Done> LiveServer::request_name() {
+    // The loop waits here, and a watchdog waits for the loop.
+    std::uint64_t usual = 0;
+    (void)sd_bus_get_method_call_timeout(bus_.get(), &usual);
+    (void)sd_bus_set_method_call_timeout(bus_.get(), kNameTimeoutUsec);
     const int r = sd_bus_request_name(bus_.get(), kName, 0); // no queue, no replacement
+    (void)sd_bus_set_method_call_timeout(bus_.get(), usual);
     if (r == -EEXIST) {
         return Error::system(EEXIST, "another instance owns the D-Bus name org.nvmaint1");
     }

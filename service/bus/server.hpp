@@ -88,7 +88,7 @@ class Server {
     Server& operator=(const Server&) = delete;
     virtual ~Server() = default;
 
-    // The one call that waits for the bus (at most 25 s); made once, at start. Errors: System
+    // The one call that waits for the bus (at most 10 s); made once, at start. Errors: System
     // EEXIST: another instance owns the name; System EACCES: the bus policy does not let this user
     // own it.
     [[nodiscard]] virtual Result<Done> request_name() = 0;

@@ -167,19 +167,20 @@ int append_finding(sd_bus_message* message, const core::Finding& finding) {
 }
 
 Result<Dictionary> read_options(sd_bus_message* message) {
-    const auto failed = [](int r) { return Error::system(-r, "reading the options"); };
     Dictionary options;
     int r = sd_bus_message_enter_container(message, 'a', "{sv}");
-    if (r < 0) {
-        return failed(r);
-    }
-    while ((r = sd_bus_message_enter_container(message, 'e', "sv")) > 0) {
+    while (r >= 0 && (r = sd_bus_message_enter_container(message, 'e', "sv")) > 0) {
         const char* name = nullptr;
         const char* contents = nullptr;
-        if ((r = sd_bus_message_read_basic(message, 's', &name)) < 0 ||
-            (r = sd_bus_message_peek_type(message, nullptr, &contents)) < 0 ||
-            (r = sd_bus_message_enter_container(message, 'v', contents)) < 0) {
-            return failed(r);
+        r = sd_bus_message_read_basic(message, 's', &name);
+        if (r >= 0) {
+            r = sd_bus_message_peek_type(message, nullptr, &contents);
+        }
+        if (r >= 0) {
+            r = sd_bus_message_enter_container(message, 'v', contents);
+        }
+        if (r < 0) {
+            break;
         }
         const std::string key = name;
         // A container's signature is longer than one character; it falls to no option's type.
@@ -187,13 +188,16 @@ Result<Dictionary> read_options(sd_bus_message* message) {
         if (!options.emplace(key, value).second) {
             return Error::make(ErrorKind::Malformed, "option " + key + " is given twice");
         }
-        if ((r = sd_bus_message_exit_container(message)) < 0 ||
-            (r = sd_bus_message_exit_container(message)) < 0) {
-            return failed(r);
+        r = sd_bus_message_exit_container(message); // the value
+        if (r >= 0) {
+            r = sd_bus_message_exit_container(message); // the entry
         }
     }
-    if (r < 0 || (r = sd_bus_message_exit_container(message)) < 0) {
-        return failed(r);
+    if (r >= 0) {
+        r = sd_bus_message_exit_container(message);
+    }
+    if (r < 0) {
+        return Error::system(-r, "reading the options");
     }
     return options;
 }

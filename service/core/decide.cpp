@@ -497,6 +497,12 @@ std::optional<Wish> wish_for(const Question& q, const Policy& policy) {
         wish.reason = "its drive stalls and no trim of it is proven";
     } else if (interrupted && q.fs.trim != TrimState::Blocked) {
         wish.reason = "its last trim was cut off";
+        for (const Finding& finding : q.diagnosis.findings) {
+            if (finding.id == "trim.deferred" &&
+                finding.subject == Subject{SubjectKind::Filesystem, q.fs.mount}) {
+                wish.because = {finding.id};
+            }
+        }
     } else if (policy.trim.takeover && q.fs.trim == TrimState::Covered) {
         wish.reason = "policy takes the trim over";
     } else {

@@ -183,7 +183,9 @@ Result<HostRoot> HostRoot::recording(const std::string& path) {
         return Error::system(errno, path);
     }
     TRY(prefix, path_of(state->fd.get()));
-    state->prefix = prefix == "/" ? "" : prefix;
+    if (prefix != "/") {
+        state->prefix = std::move(prefix);
+    }
     const Result<std::string> text = read_file(state->fd.get(), "stat.toml");
     if (!text && !means_absent(text.error())) {
         return text.error().in(path + "/stat.toml");

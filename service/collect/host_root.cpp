@@ -182,9 +182,12 @@ Result<HostRoot> HostRoot::recording(const std::string& path) {
     if (state->fd.get() < 0) {
         return Error::system(errno, path);
     }
-    TRY(prefix, path_of(state->fd.get()));
-    if (prefix != "/") {
-        state->prefix = std::move(prefix);
+    Result<std::string> prefix = path_of(state->fd.get());
+    if (!prefix) {
+        return prefix.error();
+    }
+    if (*prefix != "/") {
+        state->prefix = std::move(*prefix);
     }
     const Result<std::string> text = read_file(state->fd.get(), "stat.toml");
     if (!text && !means_absent(text.error())) {

@@ -26,10 +26,12 @@ std::string marker_file(const std::string& directory) {
     return directory + "/trim-marker.json";
 }
 
+enum class Look { MayMoveAside, Only };
+
 // Decodes one file. What is malformed is moved aside; what is newer or cannot be read stays.
 template <class T>
 std::optional<T> load(const std::string& path, Result<T> (*decode)(const std::string&),
-                      std::vector<std::string>& problems) {
+                      std::vector<std::string>& problems, Look look) {
     const auto text = read_whole(path, largest_file);
     if (text && !*text) {
         return std::nullopt;
@@ -44,7 +46,7 @@ std::optional<T> load(const std::string& path, Result<T> (*decode)(const std::st
         }
         error = value.error().in(path);
     }
-    if (error->kind != ErrorKind::Malformed) {
+    if (error->kind != ErrorKind::Malformed || look == Look::Only) {
         problems.push_back(error->text() + "; left alone and not used");
     } else if (const auto aside = move_aside(path)) {
         problems.push_back(fmt::format("{}; moved aside to {}", error->text(), *aside));
@@ -85,20 +87,28 @@ Result<Done> save(const std::string& path, const Result<std::string>& content) {
     return replace_whole(path, *content, 0600, Durability::Synced);
 }
 
-} // namespace
-
-Loaded load_state(const std::string& directory) {
+Loaded load_all(const std::string& directory, Look look) {
     Loaded loaded;
-    if (auto trims = load(trims_file(directory), decode_trims, loaded.problems)) {
+    if (auto trims = load(trims_file(directory), decode_trims, loaded.problems, look)) {
         loaded.trims = std::move(*trims);
     }
-    if (auto baselines = load(baselines_file(directory), decode_baselines, loaded.problems)) {
+    if (auto baselines = load(baselines_file(directory), decode_baselines, loaded.problems, look)) {
         loaded.baselines = std::move(*baselines);
     }
     const std::size_t problems_before = loaded.problems.size();
-    loaded.marker = load(marker_file(directory), decode_marker, loaded.problems);
+    loaded.marker = load(marker_file(directory), decode_marker, loaded.problems, look);
     loaded.marker_lost = loaded.problems.size() != problems_before;
     return loaded;
+}
+
+} // namespace
+
+Loaded load_state(const std::string& directory) {
+    return load_all(directory, Look::MayMoveAside);
+}
+
+Loaded load_state_read_only(const std::string& directory) {
+    return load_all(directory, Look::Only);
 }
 
 Result<Done> save_trims(const std::string& directory, const std::vector<core::TrimRecord>& trims) {

@@ -1,6 +1,8 @@
 // The interface as others meet it: Introspect against the definition, and busctl.
 #include "peers.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdlib>
 #include <fcntl.h>
@@ -50,6 +52,7 @@ class Interface : public OnBus {
             (void)dup2(ends[1], STDOUT_FILENO);
             (void)dup2(ends[1], STDERR_FILENO);
             std::vector<char*> arguments;
+            arguments.reserve(command.size() + 1);
             for (std::string& word : command) {
                 arguments.push_back(word.data());
             }
@@ -107,9 +110,9 @@ TEST_F(Interface, IntrospectionEqualsTheDefinition) {
     };
     std::vector<std::string> command{"python3", kCompare, kDefinition};
     for (const auto& [interface, path] : objects) {
-        const std::string file = daemon_.directory() + "/" + interface + ".xml";
+        const std::string file = fmt::format("{}/{}.xml", daemon_.directory(), interface);
         std::ofstream(file) << introspect(*peer, path);
-        command.push_back(interface + "=" + file);
+        command.push_back(fmt::format("{}={}", interface, file));
     }
     const Ran ran = run(command);
     SKIP_WITHOUT(ran, "python3");

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstdarg>
-#include <cstring>
 #include <poll.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace nvmaint::bus_test {
@@ -128,7 +128,7 @@ Peer::Pending Peer::send(const Message& call) {
     const int r = sd_bus_call_async(bus(), &slot, call.get(), on_reply, held, UINT64_MAX);
     if (r < 0) {
         delete held;
-        ADD_FAILURE() << "cannot send: " << strerror(-r);
+        ADD_FAILURE() << "cannot send: " << std::generic_category().message(-r);
         return answer;
     }
     (void)sd_bus_slot_set_destroy_callback(

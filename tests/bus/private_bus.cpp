@@ -3,12 +3,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace nvmaint::bus_test {
@@ -56,7 +56,7 @@ std::string config_for(const std::string& directory) {
 PrivateBus::PrivateBus() {
     std::string pattern = std::filesystem::temp_directory_path() / "nvmaint-bus-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) {
-        problem_ = "no temporary directory: " + std::string(std::strerror(errno));
+        problem_ = "no temporary directory: " + std::generic_category().message(errno);
         return;
     }
     directory_ = pattern;

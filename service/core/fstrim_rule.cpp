@@ -731,6 +731,11 @@ FstrimSelection select_fstrim(const FstrimCommand& command, const HostSnapshot& 
     for (const auto& row : rows) {
         selection.entries.push_back(judge_row(row, command, snapshot, unit));
     }
+    const auto& words = snapshot.kernel_command_line;
+    if (selection.root_guessed && !words.has_value() && !words.is_not_recorded()) {
+        selection.entries.back().uncertain = true;
+        selection.entries.back().detail = "the kernel's command line could not be read";
+    }
     drop_later_of_each_source(selection.entries);
     return selection;
 }

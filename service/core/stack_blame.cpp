@@ -1,6 +1,7 @@
 // Which layer swallows discards? A stacked device offers them only where it was told to and where
 // what lies below offered them when it was set up, so the culprit is the lowest device whose limits
 // are zero: blaming the one on top sends people to lvm.conf when the crypt layer is at fault.
+#include "core/shell_quote.hpp"
 #include "core/trim_truth.hpp"
 
 #include <fmt/core.h>
@@ -20,6 +21,12 @@ enum class Ability { Can, Cannot, Unknown };
 std::string udev_property(const BlockDevice& device, const std::string& key) {
     const auto found = device.udev.find(key);
     return found == device.udev.end() ? "" : found->second;
+}
+
+// Tried and not read, which is neither a value nor a known absence.
+template <class T>
+bool is_gap(const Reading<T>& reading) {
+    return !reading.has_value() && !reading.is_not_recorded() && !reading.is_known_absent();
 }
 
 bool contains(const std::string& text, std::string_view part) {
@@ -145,6 +152,7 @@ void blame_crypt(StackBlame& blame, const HostSnapshot& snapshot, const BlockDev
         "Discards show whoever reads the raw drive which blocks are unused, and so hints of the "
         "filesystem's kind and fill (cryptsetup(8), --allow-discards): decide whether that is "
         "acceptable before enabling them.";
+    const std::string word = shell_quoted(name);
     blame.reason = "dm-crypt";
     if (dm.table) {
         blame.evidence.push_back(
@@ -166,7 +174,7 @@ void blame_crypt(StackBlame& blame, const HostSnapshot& snapshot, const BlockDev
             "reboot",
             fmt::format("or without a reboot: cryptsetup refresh --allow-discards {}   # "
                         "asks for the passphrase",
-                        name)};
+                        word)};
         return;
     }
     blame.summary =
@@ -174,7 +182,7 @@ void blame_crypt(StackBlame& blame, const HostSnapshot& snapshot, const BlockDev
     blame.fix = {leak,
                  fmt::format("LUKS2, kept in its header: cryptsetup refresh --allow-discards "
                              "--persistent {}   # asks for the passphrase",
-                             name),
+                             word),
                  fmt::format("LUKS1 or plain: add discard to the options of {} in /etc/crypttab, "
                              "update-initramfs -u -k all, reboot",
                              name)};
@@ -252,10 +260,10 @@ bool blame_dm(StackBlame& blame, const HostSnapshot& snapshot, const BlockDevice
         blame.evidence.push_back(
             {"dm/table", name + ": " + (kinds.empty() ? "target not known" : "target " + kinds)});
         blame.fix = {
-            fmt::format("lvs -a -o +devices,segtype | grep {}", name),
+            fmt::format("lvs -a -o +devices,segtype | grep {}", shell_quoted(name)),
             fmt::format("dmsetup table {}; then deactivate and activate the volume so that "
                         "its limits are set anew",
-                        name)};
+                        shell_quoted(name))};
         return true;
     }
     return false;
@@ -335,12 +343,23 @@ void blame_disk(StackBlame& blame, const HostSnapshot& snapshot, const BlockDevi
 }
 
 StackBlame blame_layer(const HostSnapshot& snapshot, const BlockDevice& device) {
+    const bool stacked = device.dm || device.md;
+    if (stacked == below(device).empty()) {
+        return {.unknown = true,
+                .summary = fmt::format("{} offers no discard, and what it is made of is not known",
+                                       device.name)};
+    }
     StackBlame blame{.blocked = true, .layer = device.name};
     blame.evidence.push_back(limits_of(device));
     const auto& queue = device.queue;
     const bool limited = queue.discard_max_bytes && *queue.discard_max_bytes == 0 &&
                          queue.discard_max_hw_bytes && *queue.discard_max_hw_bytes > 0;
-    if (limited || (!device.dm && !device.md)) {
+    if (limited || !stacked) {
+        if (is_gap(queue.discard_max_hw_bytes) || device.sysfs_path.empty()) {
+            return {.unknown = true,
+                    .summary = fmt::format("{} offers no discard, and why could not be read",
+                                           device.name)};
+        }
         blame_disk(blame, snapshot, device);
     } else if (device.md) {
         blame_md(blame, snapshot, device);

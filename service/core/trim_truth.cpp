@@ -5,6 +5,7 @@
 // gives one finding.
 #include "core/trim_truth.hpp"
 
+#include "core/shell_quote.hpp"
 #include "core/timer_truth.hpp"
 
 #include <fmt/core.h>
@@ -36,10 +37,11 @@ const Unit* find_unit(const HostSnapshot& snapshot, const std::string& name) {
     return found == snapshot.units->end() ? nullptr : &found->second;
 }
 
+// As one would type it.
 std::string text_of(const std::vector<std::string>& argv) {
     std::string text;
     for (const auto& word : argv) {
-        text += (text.empty() ? "" : " ") + word;
+        text += (text.empty() ? "" : " ") + shell_quoted(word);
     }
     return text;
 }
@@ -229,6 +231,12 @@ Evidence mount_evidence(const Group& group) {
             fmt::format("{} is {} on {}", mount.mount_point, mount.type, mount.source)};
 }
 
+// Tried and not read, which is neither a value nor a known absence.
+template <class T>
+bool is_gap(const Reading<T>& reading) {
+    return !reading.has_value() && !reading.is_not_recorded() && !reading.is_known_absent();
+}
+
 // ---- is it a matter of trimming at all, and can its stack discard? ----
 
 std::optional<std::string> zoned_disk(const HostSnapshot& snapshot, const Group& group) {
@@ -281,6 +289,12 @@ void judge_applicability(const HostSnapshot& snapshot, Group& group,
     }
     if (group.read_only) {
         return set(group, TrimState::NotApplicable, "mounted read-only: nothing to trim");
+    }
+    for (const auto& name : group.view.stack) {
+        const auto& device = snapshot.block_devices->at(name);
+        if (is_gap(device.queue.zoned) || is_gap(device.read_only)) {
+            return set(group, TrimState::Unknown, "attributes of " + name + " could not be read");
+        }
     }
     if (const auto disk = zoned_disk(snapshot, group)) {
         return set(group, TrimState::NotApplicable,
@@ -535,27 +549,28 @@ ServiceFailure failure_of(const ServiceTruth& service) {
     return failure;
 }
 
-// Filesystems on read-only devices that the table lists: an fstrim before 2.35 tries them, and the
-// drive's refusal is no fault of the drive.
-std::vector<std::string> read_only_listed(const ServiceTruth& service,
-                                          const std::vector<Group>& groups) {
-    std::vector<std::string> mounts;
+// Entries of the table that are on read-only devices or mounted read-only: an fstrim before 2.35
+// tries them, and the drive's refusal is no fault of the drive.
+std::vector<const FstrimEntry*> read_only_listed(const ServiceTruth& service,
+                                                 const std::vector<Group>& groups) {
+    std::vector<const FstrimEntry*> entries;
     for (const auto& entry : service.selection.entries) {
-        const auto* group = group_at(groups, entry.mount);
-        if (group != nullptr &&
+        if (group_at(groups, entry.mount) != nullptr &&
             (entry.skip == FstrimSkip::ReadOnlyDevice || entry.skip == FstrimSkip::ReadOnly)) {
-            mounts.push_back(entry.mount);
+            entries.push_back(&entry);
         }
     }
-    return mounts;
+    return entries;
 }
 
 std::optional<Finding> judge_service_failure(ServiceTruth& service,
                                              const std::vector<Group>& groups) {
     const auto failure = failure_of(service);
     const auto* unit = service.unit;
-    const bool unloadable =
-        unit != nullptr && !unit->load_state.empty() && unit->load_state != "loaded";
+    // A timer does not start without the unit that it triggers (systemd src/core/timer.c,
+    // timer_start()): "not-found" beside a timer that runs says only that nobody looked.
+    const bool unloadable = unit != nullptr && !unit->load_state.empty() &&
+                            unit->load_state != "loaded" && unit->load_state != "not-found";
     if (!failure.failed && !unloadable) {
         return std::nullopt;
     }
@@ -616,16 +631,19 @@ std::optional<Finding> judge_service_failure(ServiceTruth& service,
         service.why = finding.summary;
         return finding;
     }
-    for (const auto& mount : read_only_listed(service, groups)) {
+    for (const auto* entry : read_only_listed(service, groups)) {
+        const auto& mount = entry->mount;
         const bool complained = has_option(service.failed_mounts, mount);
         if (service.state == ServiceState::Partial || complained) {
             finding.summary += fmt::format("; {} is read-only and cannot be trimmed, which says "
                                            "nothing about the health of its drive",
                                            mount);
-            finding.evidence.push_back({"proc/1/mountinfo", mount + " is read-only, skipped"});
+            finding.evidence.push_back(
+                {entry->skip == FstrimSkip::ReadOnlyDevice ? "sys/class/block" : "proc/1/mountinfo",
+                 fmt::format("{}: {}", mount, entry->detail)});
             finding.fix.push_back(fmt::format("add ro, or X-fstrim.notrim (util-linux 2.38 and "
                                               "later), to the options of {} in /etc/fstab",
-                                              mount));
+                                              fstab_field(mount)));
         }
     }
     finding.fix.push_back(fmt::format("journalctl -u {} -e", service.name));
@@ -747,11 +765,11 @@ void judge_damage(const HostSnapshot& snapshot, const ServiceTruth& service, con
                                 group.view.mount),
          .evidence = evidence,
          .fix = {"back up what matters first: a repair may lose data",
-                 fmt::format("journalctl -k -g '{}'", group.view.type),
-                 fmt::format("umount {}, then check without changing anything: {}",
-                             group.view.mount,
-                             group.view.type == "xfs" ? "xfs_repair -n " + group.view.source
-                                                      : "fsck -n " + group.view.source)}});
+                 "journalctl -k -g " + shell_quoted(group.view.type),
+                 fmt::format("umount {}, then check without changing anything: {} {}",
+                             shell_quoted(group.view.mount),
+                             group.view.type == "xfs" ? "xfs_repair -n" : "fsck -n",
+                             shell_quoted(group.view.source))}});
 }
 
 // ---- what the stock timer does for one filesystem ----
@@ -790,17 +808,29 @@ std::string without_slash(const std::string& path) {
     return path.starts_with('/') ? path.substr(1) : path;
 }
 
+// The line of fstab that would list it, with the options that its mount has now.
+std::string fstab_line(const Group& group) {
+    std::string options;
+    for (const auto& option : group.named_by->options) {
+        if (option != "rw" && option != "relatime") {
+            options += option + ",";
+        }
+    }
+    const auto& type = group.view.type;
+    return fmt::format(
+        "{} {} {} {}nofail 0 {}",
+        fstab_field(group.view.uuid.empty() ? group.view.source : "UUID=" + group.view.uuid),
+        fstab_field(group.view.mount), type, options, type.starts_with("ext") ? 2 : 0);
+}
+
 std::vector<std::string> not_listed_fix(const Group& group, const FstrimSelection& selection) {
-    const auto spec = group.view.uuid.empty() ? group.view.source : "UUID=" + group.view.uuid;
     std::vector<std::string> fix{fmt::format(
         "let nvmaint trim it: mode = \"maintain\" in /etc/nvmaint/policy.toml, or once: "
         "nvmaintctl trim {}",
-        group.view.mount)};
+        shell_quoted(group.view.mount))};
     if (selection.table == "/etc/fstab") {
-        fix.push_back(fmt::format("or list it: echo '{} {} {} defaults,nofail 0 2' >> /etc/fstab   "
-                                  "# with the options it is mounted with now; check: findmnt "
-                                  "--verify",
-                                  spec, group.view.mount, group.view.type));
+        fix.push_back(fmt::format("or list it: echo {} >> /etc/fstab; findmnt --verify",
+                                  shell_quoted(fstab_line(group))));
     }
     fix.push_back("or make fstrim read the kernel's table only: systemctl edit fstrim.service   # "
                   "under [Service]: ExecStart= and then ExecStart=/sbin/fstrim --listed-in "
@@ -844,7 +874,7 @@ std::optional<Finding> left_out(const Group& group, const ServiceTruth& service,
                       "systemctl edit {}   # under [Service]: {}=no", service.name,
                       entry->detail.substr(0, entry->detail.find('=')))}
                 : std::vector<std::string>{fmt::format("take ro out of the options of {} in {}",
-                                                       mount, selection.table)});
+                                                       fstab_field(mount), selection.table)});
         finding.evidence.push_back(skip == FstrimSkip::ReadOnlyView
                                        ? Evidence{"systemd: " + service.name, entry->detail}
                                        : Evidence{without_slash(selection.table),
@@ -859,11 +889,12 @@ std::optional<Finding> left_out(const Group& group, const ServiceTruth& service,
         return finding;
     }
     case FstrimSkip::UnknownSource: {
-        auto finding = not_covered(group, service, "not-in-fstab",
-                                   fmt::format("the entry of {} in {} is of no use to fstrim: {}",
-                                               mount, selection.table, entry->detail),
-                                   {fmt::format("blkid {}; then correct {}", group.view.source,
-                                                entry_place(selection, *entry))});
+        auto finding =
+            not_covered(group, service, "not-in-fstab",
+                        fmt::format("the entry of {} in {} is of no use to fstrim: {}", mount,
+                                    selection.table, entry->detail),
+                        {fmt::format("blkid {}; then correct {}", shell_quoted(group.view.source),
+                                     entry_place(selection, *entry))});
         finding.evidence.push_back({without_slash(selection.table),
                                     entry_place(selection, *entry) + ": " + entry->detail});
         return finding;
@@ -919,8 +950,8 @@ std::string covered_why(const HostSnapshot& snapshot, const ServiceTruth& servic
     for (const auto& run : service.runs) {
         for (const auto& line : run.trimmed) {
             if (has_option(group.view.mounts, line.mount) && !line.dry_run) {
-                why = fmt::format("{} trims it, last {} ({} requested by the filesystem, which is "
-                                  "not yet discarded by the drive)",
+                why = fmt::format("{} trims it, last {} ({} requested by the filesystem: no proof "
+                                  "of what the drive discarded)",
                                   service.name, to_rfc3339(run.time), humane_bytes(line.bytes));
             }
         }
@@ -1142,7 +1173,7 @@ void judge_online_discard(Group& group, std::vector<Finding>& findings) {
          .evidence = {{"proc/1/mountinfo", group.view.mount + ": option discard"}},
          .fix = {fmt::format("prefer trims at quiet times: mount -o remount,nodiscard {}, and take "
                              "discard out of its options in /etc/fstab or its mount unit",
-                             group.view.mount)}});
+                             shell_quoted(group.view.mount))}});
     if (group.view.trim == TrimState::NotCovered) {
         set(group, TrimState::OtherAgent, "discards with each deletion (mount option discard)");
     }

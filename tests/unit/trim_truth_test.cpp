@@ -60,6 +60,19 @@ TEST(TrimTruth, AVolumeOutsideFstabIsNamedAndOnlyThat) {
     EXPECT_EQ(state(h, "/var/lib/db"), TrimState::NotCovered);
 }
 
+TEST(TrimTruth, AHostileMountPointIsQuotedInTheFix) {
+    auto h = host::plain();
+    host::add(h, host::disk("nvme1n1", {259, 8}));
+    auto mount = host::mount("/media/a b$(reboot)\n", "ext4", {259, 8}, "/dev/nvme1n1");
+    mount.options = {"rw", "nosuid"};
+    host::add(h, mount);
+    const auto fix = judge(h).findings.at(0).fix;
+    EXPECT_THAT(fix[0], HasSubstr(R"(trim $'/media/a b$(reboot)\012')"));
+    EXPECT_THAT(
+        fix[1],
+        HasSubstr(R"(echo '/dev/nvme1n1 /media/a\040b$(reboot)\012 ext4 nosuid,nofail 0 2')"));
+}
+
 TEST(TrimTruth, AnEmptyFstabHandsOverToTheKernelsTable) {
     auto h = host::plain();
     host::add_database(h);

@@ -28,6 +28,35 @@ void carry_since(std::vector<Finding>& findings, const Memory& memory, WallTime 
     }
 }
 
+// What nothing can be judged without. That it could not be read is a finding of its own: an empty
+// list of filesystems would pass for a host on which all is well.
+std::vector<Finding> judge_sight(const HostSnapshot& snapshot) {
+    std::vector<Evidence> evidence;
+    const auto look = [&](const char* source, const auto& reading) {
+        if (!reading && !reading.is_not_recorded() && !reading.is_known_absent()) {
+            evidence.push_back({source, reading.error().text()});
+        }
+    };
+    look("proc/1/mountinfo", snapshot.mounts);
+    look("sys/block", snapshot.block_devices);
+    look("sys/class/nvme", snapshot.controllers);
+    if (evidence.empty()) {
+        return {};
+    }
+    Finding finding;
+    finding.id = "svc.sandbox";
+    finding.severity = Severity::Warning;
+    finding.subject = {SubjectKind::Service, "nvmaintd.service"};
+    finding.summary = "nvmaint cannot read what it judges by: filesystems and drives are missing "
+                      "from what it says";
+    finding.evidence = std::move(evidence);
+    finding.fix = {
+        "systemctl cat nvmaintd.service   # look for directives in drop-ins that hide files or "
+        "system calls",
+        "nvmaintctl doctor --local        # judges as root, without the service's sandbox"};
+    return {std::move(finding)};
+}
+
 bool has_severity(const std::vector<Finding>& findings, Severity severity) {
     return std::any_of(findings.begin(), findings.end(),
                        [&](const auto& finding) { return finding.severity == severity; });
@@ -60,6 +89,7 @@ Diagnosis diagnose(const HostSnapshot& snapshot, const Memory& memory, const Pol
     append(diagnosis.findings, std::move(trim.findings));
     append(diagnosis.findings, judge_flush(snapshot, memory, policy, diagnosis.filesystems));
     append(diagnosis.findings, judge_effects(memory, snapshot.now.wall));
+    append(diagnosis.findings, judge_sight(snapshot));
     auto drives = judge_drives(snapshot, memory);
     diagnosis.drives = std::move(drives.drives);
     append(diagnosis.findings, std::move(drives.findings));

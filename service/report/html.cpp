@@ -52,11 +52,10 @@ p { margin: 0 0 12px; overflow-wrap: anywhere; }
 .plot .far { stroke: var(--far); }
 .plot .alone { stroke: var(--series); }
 .plot .usual { stroke: var(--ink); stroke-width: 1; stroke-dasharray: 5 4; opacity: .75; }
-.plot .usual-name { fill: var(--ink); font-weight: 600; paint-order: stroke;
-  stroke: var(--card); stroke-width: 4px; stroke-linejoin: round; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 6px 0 0;
   padding: 0; color: var(--soft); font-size: .8125rem; }
-.legend svg { width: 26px; height: 12px; margin-right: 6px; vertical-align: -1px; }
+.legend svg { display: inline-block; width: 26px; height: 12px; margin-right: 7px;
+  vertical-align: -1px; }
 .scroll { overflow-x: auto; margin-top: 14px; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 5px 22px 5px 0; border-bottom: 1px solid var(--rule);
@@ -107,7 +106,10 @@ std::string legend(const DrivePlot& plot) {
     if (!plot.trims.empty()) {
         out += legend_item("<rect class=\"trim\" width=\"26\" height=\"12\"/>", "trim");
     }
-    out += legend_item("<line class=\"usual\" x1=\"0\" x2=\"26\" y1=\"6\" y2=\"6\"/>", "usual");
+    if (const std::optional<double> usual = plot_usual_ms(plot)) {
+        out += legend_item("<line class=\"usual\" x1=\"0\" x2=\"26\" y1=\"6\" y2=\"6\"/>",
+                           "usual: " + latency_text(*usual));
+    }
     return out + "</ul>\n";
 }
 

@@ -199,7 +199,7 @@ class Drawing {
             shape, frame_.width, frame_.height, id, id, id,
             html_text("Flush latency over time: " + plot_.title), id, html_text(description()));
         out += spans(plot_.stalls, "stall") + spans(plot_.trims, "trim");
-        out += grid() + usual_line() + series() + dots() + usual_label() + trim_labels();
+        out += grid() + series() + usual_line() + dots() + trim_labels();
         return out + "</svg>\n";
     }
 
@@ -369,15 +369,6 @@ class Drawing {
                            "y2=\"{2:.1f}\"/>\n",
                            frame_.left, right(), y(usual_));
     }
-    [[nodiscard]] std::string usual_label() const {
-        // Above the line unless that leaves the drawing.
-        const double above = y(usual_) - 6;
-        const double at = above < frame_.top + 10 ? y(usual_) + 14 : above;
-        return fmt::format("<text class=\"usual-name\" x=\"{:.1f}\" y=\"{:.1f}\" "
-                           "text-anchor=\"end\">usual {}</text>\n",
-                           right() - 4, at, html_text(latency_text(usual_)));
-    }
-
     // Names of the trims in the margin above, in two lines; one that finds no room has its tooltip.
     [[nodiscard]] std::string trim_labels() const {
         std::array<double, 2> taken{frame_.left + 60,

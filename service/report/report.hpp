@@ -55,8 +55,8 @@ struct Style {
                                        const Style& style);
 [[nodiscard]] std::string trim_result_text(const core::TrimRecord& record, const Style& style);
 
-// Columns sized to content. Where a line would be wider than the style, the widest column gives
-// way: its cells are wrapped, or with `cut` ended with "...".
+// Columns sized to content. Where a line would be wider than the style, the last column and then
+// the widest give way: their cells are wrapped, or with `cut` ended with "...".
 struct Table {
     std::vector<std::string> header;
     std::vector<std::vector<std::string>> rows;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int gap = 2;       // blanks between columns
 constexpr int narrowest = 4; // below this a column says nothing
+constexpr int prose = 24;    // below this a sentence cannot be read
 
 using Row = std::vector<std::string>; // printable
 
@@ -20,10 +21,12 @@ int total_width(const std::vector<int>& widths) {
            gap * (static_cast<int>(widths.size()) - 1);
 }
 
-// The widest column gives way first: it holds the prose, and the others can be read whole.
+// The last column gives way first, for it holds the prose, then the widest: the others are names
+// that should be read whole.
 void shrink_to(int width, std::vector<int>& widths) {
     while (total_width(widths) > width) {
-        const auto widest = std::max_element(widths.begin(), widths.end());
+        const auto widest = widths.back() > prose ? widths.end() - 1
+                                                  : std::max_element(widths.begin(), widths.end());
         if (*widest <= narrowest) {
             return;
         }

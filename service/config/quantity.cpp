@@ -54,14 +54,14 @@ std::string shown(std::string_view text, std::size_t longest) {
 }
 
 Result<core::nanoseconds> parse_duration(std::string_view text) {
-    // Ten digits of the largest unit and nine of fraction stay far inside 128 bits, so that the
+    // Nineteen digits of the largest unit and nine of fraction stay inside 128 bits, so that the
     // arithmetic is exact and only the result needs a check.
     using Wide = unsigned __int128;
     std::size_t at = 0;
     Wide whole = 0;
     while (at < text.size() && is_digit(text[at])) {
         whole = whole * 10 + static_cast<unsigned>(text[at] - '0');
-        if (++at > 10) {
+        if (++at > 19) {
             return wrong_duration(text, "is out of range");
         }
     }

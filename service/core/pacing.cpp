@@ -36,6 +36,7 @@ constexpr std::uint64_t kSmallFilesystem = 16 * kGiB;
 constexpr std::uint64_t kFewestRanges = 16;
 
 constexpr double kTargetNs = 100e6;
+constexpr double kTellingShare = 1.0 / 64;
 constexpr milliseconds kLeastRest{50};
 constexpr int kRestFactor = 4; // of the time a range took: one fifth duty
 constexpr int kSufferFactor = 8;
@@ -137,12 +138,22 @@ PaceState pace_next(const TrimGeometry& geometry, const PaceState& state, const 
     const double length = static_cast<double>(
         last ? geometry.span - std::min(done.start, geometry.span) : done.length);
     const double size = static_cast<double>(state.range_bytes);
-    const double took = std::max(1.0, static_cast<double>(input.took.count()));
-    // By what was really done: a range cut at a boundary says nothing about a larger one. Twice or
-    // half at a time, since one range may hold nothing free and the next nothing else.
-    double wanted = std::clamp(length * (kTargetNs / took), size / 2, size * 2);
-    if (input.flush_suffered) {
+    const double took = std::max(0.0, static_cast<double>(input.took.count()));
+    const double trimmed =
+        input.trimmed ? std::min(static_cast<double>(*input.trimmed), length) : length;
+    // A range with hardly anything free in it tells what scanning costs and nothing of the drive.
+    if (trimmed >= kTellingShare * length && trimmed > 0) {
+        const double cost = took / trimmed;
+        next.ns_per_byte = std::max(cost, (state.ns_per_byte + cost) / 2);
+    }
+    // At most twice or half at a time; as it is while nothing is known, unless it took long.
+    double wanted = size;
+    if (input.flush_suffered || took > 2 * kTargetNs) {
         wanted = size / 2;
+    } else if (next.ns_per_byte > 0) {
+        wanted = std::clamp(kTargetNs / next.ns_per_byte, size / 2, size * 2);
+    } else if (trimmed >= kTellingShare * length) {
+        wanted = size * 2; // trimmed, in no time at all
     }
     const double limit = static_cast<double>(geometry.largest);
     next.range_bytes = fit(geometry, static_cast<std::uint64_t>(std::min(wanted, limit)));

@@ -41,7 +41,8 @@ struct TrimGeometry {
 struct PaceState {
     std::uint64_t next_start = 0;
     std::uint64_t range_bytes = 0;
-    milliseconds rest{0}; // before the next range
+    milliseconds rest{0};   // before the next range
+    double ns_per_byte = 0; // of the worst range lately, per byte it trimmed; 0 = none seen yet
     bool operator==(const PaceState&) const = default;
 };
 
@@ -50,6 +51,8 @@ struct PaceInput {
     nanoseconds took{};
     bool flush_suffered = false; // flushes during or right after it were slow, see
                                  // FlushWatch::slow_since()
+    // Bytes that FITRIM reported. Absent: taken for the whole range.
+    std::optional<std::uint64_t> trimmed = std::nullopt;
 };
 
 [[nodiscard]] PaceState pace_start(const TrimGeometry& geometry, std::uint64_t resume_at);
@@ -58,7 +61,9 @@ struct PaceInput {
 // that was rounded or measured too small stays untrimmed.
 [[nodiscard]] std::optional<TrimRange> pace_range(const TrimGeometry& geometry,
                                                   const PaceState& state);
-// After a range: halve on suffering or when it took long, grow while it was quick.
+// After a range: halve on suffering or when it took long, grow while it was quick. The size follows
+// what a trimmed byte costs, so that a range which is wholly free takes no longer than one after
+// ranges in which nothing was.
 [[nodiscard]] PaceState pace_next(const TrimGeometry& geometry, const PaceState& state,
                                   const TrimRange& done, const PaceInput& input);
 

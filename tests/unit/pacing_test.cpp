@@ -157,6 +157,54 @@ TEST(Pacing, BeginsACoarseFilesystemAnewWhenCutOff) {
     EXPECT_FALSE(pace_range(g, pace_start(g, 100 * kGiB)));
 }
 
+TEST(Pacing, IsNotEmboldenedByRangesWithNothingToTrim) {
+    // The first half holds data and takes no time; the second is free and costs 30 ms a MiB.
+    for (const std::uint64_t span : {256 * kMiB, 64 * kGiB}) {
+        const TrimGeometry g = trim_geometry("ext4", span, 512);
+        PaceState state = pace_start(g, 0);
+        const std::uint64_t pilot = state.range_bytes;
+        double longest_s = 0;
+        while (const auto range = pace_range(g, state)) {
+            const std::uint64_t end = range->start + std::min(range->length, span - range->start);
+            const std::uint64_t free = end > span / 2 ? end - std::max(range->start, span / 2) : 0;
+            const double took = 0.030 * static_cast<double>(free) / static_cast<double>(kMiB);
+            longest_s = std::max(longest_s, took);
+            state = pace_next(g, state, *range,
+                              {.took = nanoseconds{static_cast<std::int64_t>(took * 1e9)},
+                               .flush_suffered = false,
+                               .trimmed = free});
+        }
+        EXPECT_LE(longest_s, 0.031 * static_cast<double>(pilot) / static_cast<double>(kMiB));
+        EXPECT_EQ(state.range_bytes, 16 * kMiB) << "it learned";
+    }
+}
+
+TEST(Pacing, RemembersWhatAByteCostAcrossEmptyRanges) {
+    const TrimGeometry g = trim_geometry("ext4", 931 * kGiB, 512);
+    PaceState state = pace_start(g, 0);
+    const auto step = [&](double ns_per_byte, double share) {
+        const auto range = pace_range(g, state);
+        const double trimmed = share * static_cast<double>(range->length);
+        state = pace_next(g, state, *range,
+                          {.took = nanoseconds{static_cast<std::int64_t>(ns_per_byte * trimmed)},
+                           .flush_suffered = false,
+                           .trimmed = static_cast<std::uint64_t>(trimmed)});
+    };
+    for (int i = 0; i < 10; ++i) {
+        step(0.4, 1);
+    }
+    const std::uint64_t learned = state.range_bytes;
+    EXPECT_EQ(learned, 128 * kMiB); // 100 ms at 0.4 ns a byte are 238 MiB: one whole group
+    for (int i = 0; i < 10; ++i) {
+        step(0.4, 0);
+    }
+    EXPECT_EQ(state.range_bytes, learned);
+    for (int i = 0; i < 20; ++i) {
+        step(0.1, 0.5);
+    }
+    EXPECT_EQ(state.range_bytes, 896 * kMiB); // 953 MiB, in whole groups
+}
+
 // ---- the law ----
 
 struct Law {

@@ -509,19 +509,30 @@ class FileCompiler {
     std::optional<core::Override> drive(const toml::table& from, const std::string& key) {
         core::Override into;
         const std::size_t errors_before = errors_.size();
-        table(from, key,
-              {{"match",
-                [&](const toml::node& n, const std::string& k) {
-                    match(n, k, {{"model", &into.match_model}, {"serial", &into.match_serial}});
-                }},
-               {"flush",
-                [&](const toml::node& n, const std::string& k) { flush(n, k, into.flush); }}});
+        table(
+            from, key,
+            {{"match",
+              [&](const toml::node& n, const std::string& k) {
+                  match(n, k, {{"model", &into.match_model}, {"serial", &into.match_serial}});
+              }},
+             {"flush", [&](const toml::node& n, const std::string& k) { flush(n, k, into.flush); }},
+             {"trim", [&](const toml::node& n, const std::string& k) {
+                  trim_exclude(n, k, into.trim_exclude);
+              }}});
         if (errors_.size() == errors_before && into.match_model.empty() &&
             into.match_serial.empty()) {
             fail(from.source(),
                  fmt::format("[[{}]] needs \"match.model\" or \"match.serial\"", key));
         }
         return errors_.size() == errors_before ? std::optional(into) : std::nullopt;
+    }
+
+    void trim_exclude(const toml::node& node, const std::string& key, std::optional<bool>& into) {
+        if (const toml::table* from = as_table(node, key)) {
+            table(*from, key, {{"exclude", [&](const toml::node& n, const std::string& k) {
+                                    into = boolean(n, k);
+                                }}});
+        }
     }
 
     std::optional<core::Override> filesystem(const toml::table& from, const std::string& key) {
@@ -540,11 +551,7 @@ class FileCompiler {
                     }
                 }},
                {"trim", [&](const toml::node& n, const std::string& k) {
-                    if (const toml::table* trim = as_table(n, k)) {
-                        table(*trim, k, {{"exclude", [&](const auto& node, const auto& name) {
-                                              into.trim_exclude = boolean(node, name);
-                                          }}});
-                    }
+                    trim_exclude(n, k, into.trim_exclude);
                 }}});
         if (errors_.size() == errors_before && into.match_mount.empty()) {
             fail(from.source(), fmt::format("[[{}]] needs \"match.mount\"", key));

@@ -193,6 +193,7 @@ hook = "/bin/true"
 match.model = "KXG60*"
 match.serial = "X?"
 flush.target_p99 = "2.5ms"
+trim.exclude = false
 [[filesystem]]
 match.mount = "/srv/*"
 trim.exclude = true
@@ -216,6 +217,7 @@ trim.exclude = true
     expected.drives[0].match_model = "KXG60*";
     expected.drives[0].match_serial = "X?";
     expected.drives[0].flush.target_p99 = microseconds{2500};
+    expected.drives[0].trim_exclude = false;
     expected.filesystems.resize(1);
     expected.filesystems[0].match_mount = "/srv/*";
     expected.filesystems[0].trim_exclude = true;
@@ -543,6 +545,9 @@ TEST(PolicyText, CompilesToTheSamePolicy) {
             drive.match_serial = maybe() ? "S[0-9]" : "";
             if (maybe()) {
                 drive.flush.target_p99 = microseconds{10 + random() % 1000000};
+            }
+            if (maybe()) {
+                drive.trim_exclude = maybe();
             }
             policy.drives.push_back(drive);
             core::Override filesystem;

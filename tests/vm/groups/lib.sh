@@ -46,7 +46,7 @@ until_true() {
 }
 # has_finding ID SUBJECT [REASON [LAYER]]: of the running service
 has_finding() {
-    nvmaintctl doctor --json 2>/dev/null | python3 -c '
+    (nvmaintctl doctor --json 2>/dev/null || true) | python3 -c '
 import json, sys
 want = sys.argv[1:]
 for f in json.load(sys.stdin)["findings"]:

@@ -329,14 +329,13 @@ void blame_disk(StackBlame& blame, const HostSnapshot& snapshot, const BlockDevi
         }
     }
     blame.reason = "device";
-    blame.summary = fmt::format("{} does not support discard", device.name);
+    blame.rotating = queue.rotational && *queue.rotational == 1;
+    blame.summary = blame.rotating ? device.name + " rotates: it has nothing to trim"
+                                   : fmt::format("{} does not support discard", device.name);
     if (device.scsi_provisioning_mode) {
         blame.evidence.push_back(
             {"sys/block/" + device.name + "/device/scsi_disk/*/provisioning_mode",
              *device.scsi_provisioning_mode});
-    }
-    if (queue.rotational && *queue.rotational == 1) {
-        blame.evidence.push_back({attribute + "rotational", "1"});
     }
     blame.fix = {"a firmware or another drive that takes discards; leaving some space "
                  "unpartitioned gives the drive spare blocks meanwhile"};
@@ -355,7 +354,8 @@ StackBlame blame_layer(const HostSnapshot& snapshot, const BlockDevice& device) 
     const bool limited = queue.discard_max_bytes && *queue.discard_max_bytes == 0 &&
                          queue.discard_max_hw_bytes && *queue.discard_max_hw_bytes > 0;
     if (limited || !stacked) {
-        if (is_gap(queue.discard_max_hw_bytes) || device.sysfs_path.empty()) {
+        if (is_gap(queue.discard_max_hw_bytes) || is_gap(queue.rotational) ||
+            device.sysfs_path.empty()) {
             return {.unknown = true,
                     .summary = fmt::format("{} offers no discard, and why could not be read",
                                            device.name)};

@@ -117,14 +117,18 @@ bool begins_new_run(const std::vector<ServiceRun>& runs, WallTime previous, Even
             entry.time - previous > std::chrono::minutes{1});
 }
 
-// The run that the service's own properties describe: the last one of this boot.
+// The run that the service's own properties describe: the last one of this boot, or the one that is
+// under way.
 std::optional<ServiceRun> run_of_properties(const Unit* unit) {
-    if (unit == nullptr || !unit->exec_main_exit) {
+    if (unit == nullptr || (!unit->exec_main_start && !unit->exec_main_exit)) {
         return std::nullopt;
     }
     ServiceRun run;
-    run.time = unit->exec_main_start.value_or(*unit->exec_main_exit);
+    run.time = unit->exec_main_start ? *unit->exec_main_start : *unit->exec_main_exit;
     run.started = true;
+    if (unit->active_state == "activating") {
+        return run;
+    }
     run.failed = (unit->exec_main_status.value_or(0) != 0) ||
                  (!unit->result.empty() && unit->result != "success");
     run.finished = !run.failed;

@@ -331,6 +331,9 @@ Finding blocked_finding(const HostSnapshot& snapshot, const Group& group, const 
 void judge_stack(const HostSnapshot& snapshot, Group& group, std::vector<Finding>& findings) {
     for (const auto& top : group.tops) {
         const auto blame = blame_stack(snapshot, top);
+        if (blame.rotating) {
+            return set(group, TrimState::NotApplicable, blame.summary);
+        }
         if (blame.blocked) {
             auto finding = blocked_finding(snapshot, group, blame);
             const bool told = std::any_of(findings.begin(), findings.end(), [&](const auto& other) {

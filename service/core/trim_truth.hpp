@@ -105,9 +105,10 @@ struct StackWalk {
 // What stops discards on the way from a device down to its disks.
 struct StackBlame {
     bool blocked = false;
-    bool unknown = false; // neither blocked nor free as far as the evidence goes
-    std::string layer;    // the lowest device that offers no discard although what is below does
-    std::string reason;   // "dm-crypt", "device", ...
+    bool rotating = false; // blocked by a disk that rotates, which has nothing to gain from trims
+    bool unknown = false;  // neither blocked nor free as far as the evidence goes
+    std::string layer;     // the lowest device that offers no discard although what is below does
+    std::string reason;    // "dm-crypt", "device", ...
     std::string summary;
     std::vector<Evidence> evidence;
     std::vector<std::string> fix;

@@ -105,6 +105,24 @@ TEST(Stack, ConfiguredInCrypttabButNotActiveIsToldApart) {
     EXPECT_THAT(blame_stack(h, "dm-0").fix, Contains(HasSubstr("add discard")));
 }
 
+TEST(Stack, AMappingOverSomethingUnknownIsNotBlamed) {
+    auto h = layered();
+    host::no_discard(device(h, "dm-1"));
+    device(h, "dm-1").slaves.clear();
+    EXPECT_TRUE(blame_stack(h, "dm-1").unknown);
+    EXPECT_FALSE(blame_stack(h, "dm-1").blocked);
+    device(h, "dm-1").slaves = {"?"};
+    EXPECT_TRUE(blame_stack(h, "dm-1").unknown);
+}
+
+TEST(Stack, AnArrayWhoseKindWasNotReadIsNoDisk) {
+    auto h = layered();
+    auto& odd = device(h, "dm-1");
+    odd.dm.reset();
+    host::no_discard(odd);
+    EXPECT_TRUE(blame_stack(h, "dm-1").unknown);
+}
+
 TEST(Stack, ADiskWithoutDiscardIsTheDevice) {
     auto h = layered();
     for (const char* name : {"nvme0n1", "nvme0n1p2", "dm-0", "dm-1"}) {
@@ -113,6 +131,18 @@ TEST(Stack, ADiskWithoutDiscardIsTheDevice) {
     const auto blame = blame_stack(h, "dm-1");
     EXPECT_EQ(blame.layer, "nvme0n1");
     EXPECT_EQ(blame.reason, "device");
+}
+
+TEST(Stack, ARotatingDiskHasNothingToTrim) {
+    auto h = host::plain();
+    host::no_discard(device(h, "nvme0n1"));
+    device(h, "nvme0n1").queue.rotational = std::uint64_t{1};
+    EXPECT_TRUE(blame_stack(h, "nvme0n1p2").rotating);
+    device(h, "nvme0n1").queue.rotational = std::uint64_t{0};
+    EXPECT_FALSE(blame_stack(h, "nvme0n1p2").rotating);
+    EXPECT_TRUE(blame_stack(h, "nvme0n1p2").blocked);
+    device(h, "nvme0n1").queue.rotational = Error::system(5, "");
+    EXPECT_TRUE(blame_stack(h, "nvme0n1p2").unknown);
 }
 
 TEST(Stack, ALimitSetToZeroIsSoftware) {

@@ -277,6 +277,17 @@ TEST(ServiceRuns, AnOlderRunOfThePropertiesDoesNotColourALaterOne) {
     EXPECT_FALSE(service_runs(h, "fstrim.service").back().failed);
 }
 
+TEST(ServiceRuns, OneThatIsUnderWayCounts) {
+    auto h = host::plain();
+    auto& service = host::service(h);
+    service.active_state = "activating";
+    service.exec_main_start = host::at("2026-11-30T20:40:00Z");
+    service.exec_main_status = 1; // of the run before
+    const auto runs = service_runs(h, "fstrim.service");
+    ASSERT_EQ(runs.size(), 1U);
+    EXPECT_FALSE(runs[0].failed || runs[0].finished);
+}
+
 TEST(ServiceRuns, HostileMessagesAreHarmless) {
     auto h = host::plain();
     for (const char* text :

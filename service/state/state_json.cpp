@@ -52,8 +52,7 @@ ordered_json summary_json(const core::FlushSummary& summary) {
     return {{"length_ns", summary.length.count()}, {"flushes", summary.flushes},
             {"median_ms", summary.median_ms},      {"p99_ms", summary.p99_ms},
             {"worst_ms", summary.worst_ms},        {"stalled_flushes", summary.stalled_flushes},
-            {"episodes", summary.episodes},
-            {"calm_rate", summary.calm_rate}};
+            {"episodes", summary.episodes},        {"calm_rate", summary.calm_rate}};
 }
 
 ordered_json effect_json(const core::TrimEffect& effect) {
@@ -288,8 +287,15 @@ Result<Done> read(const json& from, core::TrimRecord& into) {
 }
 
 Result<json> parse(const std::string& text) {
-    json file = json::parse(text, nullptr, false);
-    if (file.is_discarded()) {
+    // What nests deeper than any state is not even built: freeing a million levels takes seconds.
+    constexpr int deepest = 8;
+    bool too_deep = false;
+    const auto keep = [&](int depth, json::parse_event_t, const json&) {
+        too_deep = too_deep || depth > deepest;
+        return depth <= deepest;
+    };
+    json file = json::parse(text, keep, false);
+    if (file.is_discarded() || too_deep) {
         return malformed("not JSON");
     }
     if (!file.is_object() || !file.contains("schema") || !file["schema"].is_number_integer()) {

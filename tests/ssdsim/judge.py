@@ -59,9 +59,9 @@ def find_bursts(stalls):
             runs[-1][1] = max(end, runs[-1][1])
             runs[-1][2] += 1
         else:
-            runs.append([begin, end, 1])
-    return [{"from": round(begin, 3), "seconds": round(end - begin, 3), "flushes": count}
-            for begin, end, count in runs]
+            runs.append([begin, end, 1, stall.get("real", 0) / 1000])
+    return [{"from": round(begin, 3), "real": real, "seconds": round(end - begin, 3), "flushes": count}
+            for begin, end, count, real in runs]
 
 
 def summarise(events, factor, median_us=None):

@@ -33,6 +33,7 @@ sys.exit(not any(f["id"] == sys.argv[1] and f["subject"]["name"] == sys.argv[2] 
 }
 
 chapter "A database host"
+systemctl stop nvmaintd # comes when the databases run, as on a host that it is installed on
 mkfs.ext4 -q -F -E nodiscard /dev/nvme0n1
 mkfs.ext4 -q -F -E nodiscard /dev/nvme1n1
 mkdir -p "$db" "$log"
@@ -65,13 +66,15 @@ for file in "$db/data" "$log/data" ${liar:+"$liar/data"}; do
 done
 wait "${fills[@]}"
 sync
-nvmaintctl monitor >/root/monitor.log 2>&1 &
-monitor=$!
-mark before
 writer db-writer "$db/data"
 writer log-writer "$log/data"
 [ -z "$liar" ] || writer liar-writer "$liar/data"
-say "Both writers run. Waiting for the service to notice something by itself …"
+say "systemctl start nvmaintd: it observes, and changes nothing by itself."
+systemctl start nvmaintd
+nvmaintctl monitor >/root/monitor.log 2>&1 &
+monitor=$!
+mark before
+say "Waiting for it to notice something by itself …"
 if wait_for flush.device-stall nvme0n1 240; then
     mark stall-raised
     say "raised: flush.device-stall on nvme0n1"

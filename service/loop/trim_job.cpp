@@ -154,8 +154,9 @@ void TrimJob::on_reply(Result<act::FitrimReply> reply) {
     ++ranges_;
     record_.requested_bytes += reply->bytes;
     const core::TrimRange done = *std::exchange(under_way_, std::nullopt);
-    pace_ = core::pace_next(order_.geometry, pace_, done,
-                            {.took = reply->took, .flush_suffered = flush_suffers()});
+    pace_ = core::pace_next(
+        order_.geometry, pace_, done,
+        {.took = reply->took, .flush_suffered = flush_suffers(), .trimmed = reply->bytes});
     measure_discards();
     const core::BootTime now = host_.now().boot;
     if (since(now, marker_saved_) >= kMarkerEvery) {

@@ -27,10 +27,14 @@ constexpr Frame narrow{380, 300, 50, 8, 44, 46, 5, 6};
 constexpr double glyph_width = 6.6; // mean of a sans serif at 12 units; only to keep labels apart
 constexpr double label_line = 15;   // distance of two lines of labels
 
+// What lies beyond is no measurement, and would not fit an axis: three centuries, eleven days.
+constexpr double furthest = 1e10; // s
+constexpr double slowest = 1e9;   // ms
+
 std::vector<PlotPoint> sound_points(const DrivePlot& plot) {
     std::vector<PlotPoint> points;
     for (const PlotPoint& point : plot.flush) {
-        if (std::isfinite(point.t) && std::isfinite(point.ms) && point.ms >= 0) {
+        if (std::fabs(point.t) <= furthest && point.ms >= 0 && point.ms <= slowest) {
             points.push_back(point);
         }
     }
@@ -227,6 +231,12 @@ class Drawing {
                span.to >= time_.from && span.from <= time_.to;
     }
 
+    // "7:10 to 7:26", as far as the drawing shows it.
+    [[nodiscard]] std::string stretch(const PlotSpan& span) const {
+        return fmt::format("{} to {}", TimeAxis::clock(std::max(span.from, time_.from)),
+                           TimeAxis::clock(std::min(span.to, time_.to)));
+    }
+
     [[nodiscard]] std::string description() const {
         const auto worst =
             std::max_element(points_.begin(), points_.end(),
@@ -239,8 +249,7 @@ class Drawing {
             plot_.stalls.size() == 1 ? "stall is" : "stalls are");
         for (const PlotSpan& trim : plot_.trims) {
             if (shows(trim)) {
-                text += fmt::format(" {} from {} to {}.", trim.label, TimeAxis::clock(trim.from),
-                                    TimeAxis::clock(trim.to));
+                text += fmt::format(" {}, {}.", trim.label, stretch(trim));
             }
         }
         return text;

@@ -366,6 +366,12 @@ std::vector<std::vector<std::string>> effect_figures(const core::TrimEffect& eff
                                  100 * static_cast<double>(summary.stalled_flushes) /
                                      static_cast<double>(summary.flushes));
     };
+    // Without a flush there is no time of a flush: a zero would be one.
+    const auto ms = [](double core::FlushSummary::*field) {
+        return [field](const core::FlushSummary& summary) {
+            return summary.flushes == 0 ? std::string("-") : ms_text(summary.*field);
+        };
+    };
     const auto row = [&](const char* name, auto value) {
         return std::vector<std::string>{name, value(effect.before), value(effect.after)};
     };
@@ -373,9 +379,9 @@ std::vector<std::vector<std::string>> effect_figures(const core::TrimEffect& eff
     return {{"Flushes", "before", "after"},
             row("watched for", [](const Summary& s) { return core::humane(s.length); }),
             row("flushes", [](const Summary& s) { return fmt::format("{}", s.flushes); }),
-            row("median", [](const Summary& s) { return ms_text(s.median_ms); }),
-            row("99th percentile", [](const Summary& s) { return ms_text(s.p99_ms); }),
-            row("worst second", [](const Summary& s) { return ms_text(s.worst_ms); }),
+            row("median", ms(&Summary::median_ms)),
+            row("99th percentile", ms(&Summary::p99_ms)),
+            row("worst second", ms(&Summary::worst_ms)),
             row("stalled flushes", share),
             row("stalls", [](const Summary& s) { return fmt::format("{}", s.episodes); })};
 }

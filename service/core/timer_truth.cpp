@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 
 namespace nvmaint::core {
 namespace {
@@ -86,10 +87,12 @@ void add_to_run(ServiceRun& run, Event event, const JournalEntry& entry) {
     case Event::Skipped:
         run.skipped = true;
         return;
-    case Event::Exit:
+    case Event::Exit: // "code=exited, status=64/n/a", "code=killed, status=9/KILL"
         if (const auto status = exit_status(entry.message); status && *status != 0) {
             run.failed = true;
-            run.status = status;
+            if (entry.message.find("code=exited") != std::string::npos) {
+                run.status = status;
+            }
         }
         return;
     case Event::Output:
@@ -132,7 +135,7 @@ std::optional<ServiceRun> run_of_properties(const Unit* unit) {
     run.failed = (unit->exec_main_status.value_or(0) != 0) ||
                  (!unit->result.empty() && unit->result != "success");
     run.finished = !run.failed;
-    if (run.failed) {
+    if (run.failed && !was_killed(*unit)) {
         run.status = unit->exec_main_status;
     }
     return run;
@@ -418,6 +421,10 @@ TimerTruth judge_firing(const HostSnapshot& snapshot, const Unit& unit, const st
 }
 
 } // namespace
+
+bool was_killed(const Unit& unit) {
+    return unit.exec_main_code == CLD_KILLED || unit.exec_main_code == CLD_DUMPED;
+}
 
 std::vector<ServiceRun> service_runs(const HostSnapshot& snapshot, const std::string& service) {
     std::vector<ServiceRun> runs;

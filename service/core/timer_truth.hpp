@@ -32,6 +32,9 @@ struct ServiceRun {
     std::vector<std::string> complaints; // other lines of its output
     bool operator==(const ServiceRun&) const = default;
 };
+// The main process of the last run ended by a signal: ExecMainStatus is its number then.
+[[nodiscard]] bool was_killed(const Unit& unit);
+
 // Oldest first.
 [[nodiscard]] std::vector<ServiceRun> service_runs(const HostSnapshot& snapshot,
                                                    const std::string& service);

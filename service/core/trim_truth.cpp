@@ -546,7 +546,7 @@ ServiceFailure failure_of(const ServiceTruth& service) {
         failure.failed = true;
     }
     if (failure.failed && !failure.status && unit != nullptr && unit->exec_main_status &&
-        *unit->exec_main_status != 0) {
+        *unit->exec_main_status != 0 && !was_killed(*unit)) {
         failure.status = unit->exec_main_status;
     }
     return failure;

@@ -277,6 +277,24 @@ TEST(ServiceRuns, AnOlderRunOfThePropertiesDoesNotColourALaterOne) {
     EXPECT_FALSE(service_runs(h, "fstrim.service").back().failed);
 }
 
+TEST(ServiceRuns, ASignalIsNoExitStatus) {
+    auto h = host::plain();
+    host::log(h, "2026-11-30T00:40:00Z", "systemd", "Starting x");
+    host::log(h, "2026-11-30T00:40:02Z", "systemd",
+              "fstrim.service: Main process exited, code=killed, status=9/KILL");
+    auto runs = service_runs(h, "fstrim.service");
+    EXPECT_TRUE(runs.at(0).failed);
+    EXPECT_EQ(runs.at(0).status, std::nullopt);
+    h = host::plain();
+    auto& service = host::service(h);
+    service.exec_main_exit = host::at("2026-11-30T01:12:10Z");
+    service.exec_main_code = 2;
+    service.exec_main_status = 9;
+    runs = service_runs(h, "fstrim.service");
+    EXPECT_TRUE(runs.at(0).failed);
+    EXPECT_EQ(runs.at(0).status, std::nullopt);
+}
+
 TEST(ServiceRuns, OneThatIsUnderWayCounts) {
     auto h = host::plain();
     auto& service = host::service(h);

@@ -168,22 +168,23 @@ struct Outcome {
 // Watches for `before_s`, trims, and asks every few seconds until the verdict is firm. (The service
 // asks each second; what lies between two looks hardly differs.)
 Outcome experiment(Series& series, double before_s, const Next& next) {
+    // Only summaries are asked for, which rest on the samples alone: add() would cost more than all
+    // the rest.
     FlushWatch watch;
+    const auto step = [&](bool after) { watch.recent.push_back(next(after)); };
     for (int i = 0; i < static_cast<int>(before_s); ++i) {
-        watch.add(next(false));
+        step(false);
     }
-    const auto usual = watch.usual_ms();
+    const double usual = watch.summary(seconds{0}, series.now()).median_ms;
     const FlushSummary before = watch.summary(seconds{0}, series.now(), usual);
-    // From here on only summaries are asked for, which rest on the samples alone.
-    const auto step = [&] { watch.recent.push_back(next(true)); };
     for (int i = 0; i < 5; ++i) {
-        step();
+        step(true);
     }
     const BootTime from = series.now();
     Outcome out;
     while (series.now() - from < kEffectLongest) {
-        for (int i = 0; i < 3; ++i) {
-            step();
+        for (int i = 0; i < 5; ++i) {
+            step(true);
         }
         const FlushSummary after = watch.summary(from, series.now(), usual);
         out.effect = judge_effect(before, after);
@@ -297,7 +298,7 @@ TEST(EffectProperty, NoChangeOnAProtectedDrive) {
 }
 
 TEST(EffectProperty, CarefulWithStallsWithoutRhythm) {
-    // Exponential gaps of 40 s in the mean: what the test assumes, and it looks up to 180 times.
+    // Exponential gaps of 40 s in the mean: what the test assumes, and it looks up to 108 times.
     Tally tally;
     for (std::uint64_t seed = 1; seed <= kFewSeeds; ++seed) {
         Series series(seed);

@@ -129,8 +129,7 @@ bool TrimJob::flush_suffers() const {
         return false;
     }
     const std::optional<double> last = watch->last_ms();
-    // The same factor by which a second counts as stalled.
-    return last && *last > 4 * *usual_ms_ && *last > *usual_ms_ + 1.0;
+    return last && core::far_over(*last, *usual_ms_);
 }
 
 void TrimJob::on_reply(Result<act::FitrimReply> reply) {

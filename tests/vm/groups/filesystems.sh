@@ -35,15 +35,15 @@ END
     n=$((n + 1))
 done
 
-# ext4 remembers what it trimmed until it is unmounted: the same call, told apart by the counters.
+# ext4 remembers what it trimmed in whole block groups until it is unmounted: whatever a run does, the record says what the
+# disk's counter says.
 before=$(discarded nvme0n1)
 check "ext4, again without a remount" nvmaintctl trim /srv/ext4 --no-verdict --json
 second=$(($(discarded nvme0n1) - before))
 nvmaintctl trim history --json >/root/history.json
-check_is "ext4: the second run is known to have discarded next to nothing" True "$(python3 -c "
+check_is "ext4: what the second run discarded is told as it was" "$second" "$(python3 -c "
 import json
-r = json.load(open('/root/history.json'))[-1]
-print($second < 64 << 20 and r['discarded_bytes'] == $second)")"
+print(json.load(open('/root/history.json'))[-1]['discarded_bytes'])")"
 umount /srv/ext4
 mount /dev/nvme0n1 /srv/ext4
 until_true 30 mount_known /srv/ext4
@@ -64,7 +64,7 @@ check "LUKS without allow-discards: trim.blocked at the mapping" until_true 30 h
 output=$(nvmaintctl trim /srv/secret --no-verdict 2>&1)
 check_is "LUKS without allow-discards: a trim by hand is refused" 2 $?
 check_has "LUKS: the refusal names the layer" dm-0 "$output"
-printf 'secret' | cryptsetup refresh --allow-discards secret -
+printf 'secret' | cryptsetup refresh --allow-discards --key-file - secret
 check "LUKS with allow-discards: the finding goes" until_true 90 sh -c '! nvmaintctl doctor --json | grep -q dm-crypt'
 before=$(discarded nvme3n1)
 check "LUKS with allow-discards: trim" nvmaintctl trim /srv/secret --no-verdict

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <csignal>
 
 namespace nvmaint::core {
 namespace {
@@ -423,7 +422,9 @@ TimerTruth judge_firing(const HostSnapshot& snapshot, const Unit& unit, const st
 } // namespace
 
 bool was_killed(const Unit& unit) {
-    return unit.exec_main_code == CLD_KILLED || unit.exec_main_code == CLD_DUMPED;
+    constexpr int kKilled = 2; // CLD_KILLED and CLD_DUMPED of waitid(2)
+    constexpr int kDumped = 3;
+    return unit.exec_main_code == kKilled || unit.exec_main_code == kDumped;
 }
 
 std::vector<ServiceRun> service_runs(const HostSnapshot& snapshot, const std::string& service) {

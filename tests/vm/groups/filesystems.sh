@@ -64,11 +64,6 @@ check "LUKS without allow-discards: trim.blocked at the mapping" until_true 30 h
 output=$(nvmaintctl trim /srv/secret --no-verdict 2>&1)
 check_is "LUKS without allow-discards: a trim by hand is refused" 2 $?
 check_has "LUKS: the refusal names the layer" dm-0 "$output"
-printf 'secret' | cryptsetup refresh --allow-discards --key-file - secret
-check "LUKS with allow-discards: the finding goes" until_true 90 sh -c '! nvmaintctl doctor --json | grep -q dm-crypt'
-before=$(discarded nvme3n1)
-check "LUKS with allow-discards: trim" nvmaintctl trim /srv/secret --no-verdict
-check_is "LUKS with allow-discards: the physical disk discards" True "$(python3 -c "print($(discarded nvme3n1) - $before > 700 << 20)")"
 
 # Switched off by software.
 echo 0 >/sys/block/nvme1n1/queue/discard_max_bytes

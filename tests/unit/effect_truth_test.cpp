@@ -50,7 +50,9 @@ TEST(EffectTruth, LeavesOutTheBytesThatWereNotMeasured) {
     Memory memory;
     memory.trims = {trimmed("/a", EffectVerdict::Helped, kNow)};
     memory.trims[0].discarded_bytes.reset();
-    for (const Evidence& evidence : judge_effects(memory, kNow).at(0).evidence) {
+    const std::vector<Finding> findings = judge_effects(memory, kNow);
+    ASSERT_EQ(findings.size(), 1U);
+    for (const Evidence& evidence : findings[0].evidence) {
         EXPECT_EQ(evidence.source.find("discard counters"), std::string::npos);
     }
 }

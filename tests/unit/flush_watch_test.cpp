@@ -206,8 +206,8 @@ TEST_P(FlushWatchDepth, TakesMoreThanFourTimesAndFiveMilliseconds) {
 INSTANTIATE_TEST_SUITE_P(Limits, FlushWatchDepth,
                          testing::Values(Depth{2, 7.9, false}, Depth{2, 8, false},
                                          Depth{2, 8.1, true}, Depth{0.05, 0.5, false},
-                                         Depth{0.05, 5.05, false}, Depth{0.05, 5.06, true},
-                                         Depth{0.2, 5.2, false}, Depth{0.2, 5.21, true}));
+                                         Depth{0.05, 5.05, false}, Depth{0.05, 5.1, true},
+                                         Depth{0.2, 5.2, false}, Depth{0.2, 5.3, true}));
 
 TEST(FlushWatch, SeesThreeOfFiveSeconds) {
     Series series;

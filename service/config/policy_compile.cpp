@@ -12,8 +12,8 @@
 
 #include "policy_file.hpp"
 
-#include "nesting.hpp"
 #include "quantity.hpp"
+#include "toml_guard.hpp"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -593,11 +593,11 @@ Result<core::Policy> compile_policy(const std::vector<PolicySource>& sources) {
     core::Policy policy;
     for (const PolicySource& source : sources) {
         FileCompiler compiler(source.path, policy);
-        if (const auto deep = too_deep(source.text)) {
+        if (const auto trap = find_trap(source.text)) {
             toml::source_region where;
-            where.begin.line = deep->line;
-            where.begin.column = deep->column;
-            compiler.fail(where, "keys are nested deeper than any setting of the policy");
+            where.begin.line = trap->line;
+            where.begin.column = trap->column;
+            compiler.fail(where, std::string(trap->what));
         } else {
             const toml::parse_result parsed =
                 toml::parse(std::string_view(source.text), std::string_view(source.path));

@@ -87,6 +87,12 @@ constexpr std::array entries{
                    "not-comparable where the load changed or too little was seen. A drive whose "
                    "flushes never stalled has nothing to be cured of: no-change.",
                    ""},
+    CatalogueEntry{
+        "trim.failed.fs-error",
+        "Trimming the filesystem fails on its own metadata: it is damaged. That is no "
+        "fault of the drive or of the trim, which only came across it.",
+        "Back up what matters first, for a repair may lose data; then check it unmounted, "
+        "without changing anything (xfs_repair -n, fsck -n)."},
     // ---- trim: others and ourselves ----
     CatalogueEntry{"trim.other-agent",
                    "Somebody else trims this filesystem: a timer of its own, a cron job, or the "

@@ -1,6 +1,6 @@
-#include "config/nesting.hpp"
 #include "config/policy_file.hpp"
 #include "config/quantity.hpp"
+#include "config/toml_guard.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -434,12 +434,27 @@ TEST(HostilePolicy, DottedKeysCannotOverflowTheStack) {
 }
 
 TEST(HostilePolicy, DepthCountsDotsOfOneKeyOnly) {
-    EXPECT_EQ(too_deep("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p = 1"), std::nullopt); // 16 parts
-    EXPECT_EQ(too_deep("\na.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q = 1"), (Place{2, 32}));
-    EXPECT_EQ(too_deep("x = [" + repeated("\"a.b.c\", ", 100) + "]"), std::nullopt);
-    EXPECT_EQ(too_deep("x = [" + repeated("1.5, ", 100) + "]"), std::nullopt);
-    EXPECT_EQ(too_deep(repeated("a.b = 1\n", 100)), std::nullopt);
-    EXPECT_EQ(too_deep("# " + repeated(".", 100) + "\n"), std::nullopt);
+    EXPECT_EQ(find_trap("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p = 1"), std::nullopt); // 16 parts
+    const auto trap = find_trap("\na.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q = 1");
+    ASSERT_TRUE(trap);
+    EXPECT_EQ(trap->line, 2U);
+    EXPECT_EQ(trap->column, 32U);
+    EXPECT_EQ(find_trap("x = [" + repeated("\"a.b.c\", ", 100) + "]"), std::nullopt);
+    EXPECT_EQ(find_trap("x = [" + repeated("1.5, ", 100) + "]"), std::nullopt);
+    EXPECT_EQ(find_trap(repeated("a.b = 1\n", 100)), std::nullopt);
+    EXPECT_EQ(find_trap("# " + repeated(".", 100) + "\n"), std::nullopt);
+}
+
+// The parser's own test for white space beyond ASCII does not return for such characters.
+TEST(HostilePolicy, WhatIsNotAsciiStandsInStringsAndCommentsOnly) {
+    EXPECT_THAT(error_of("# \xc3\xa4\nmode = \xc3\xa4\n"),
+                StartsWith("p.toml:2:8: only strings and comments"));
+    EXPECT_THAT(error_of("mode = \"observe\" \xef\xac\x81\n"), StartsWith("p.toml:1:18: only"));
+    EXPECT_THAT(error_of("\xc3\xa4 = 1\n"), StartsWith("p.toml:1:1: only"));
+    EXPECT_EQ(compiled("\xef\xbb\xbf# \xc3\xa4\n[[filesystem]] # \xe3\x81\x82\n"
+                       "match.mount = \"/\xc3\xa4\"\n")
+                  .filesystems.size(),
+              1U);
 }
 
 TEST(HostilePolicy, DeepValuesAreRefused) {

@@ -11,7 +11,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <regex>
 #include <sstream>
 
 namespace nvmaint::report {
@@ -682,6 +686,26 @@ TEST(Catalogue, HasEachIdOnceWithAMeaning) {
     }
     std::sort(ids.begin(), ids.end());
     EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end());
+}
+
+// Whatever the diagnosis can report can be explained: each string of its sources that looks like an
+// id.
+TEST(Catalogue, KnowsEachIdOfTheDiagnosis) {
+    const std::regex literal("\"((trim|flush|health|ctrl|ident|svc)\\.[a-z_.-]*[a-z])\"");
+    std::size_t seen = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::string(NVMAINT_SOURCE_DIR) + "/service/core")) {
+        if (entry.path().extension() != ".cpp") {
+            continue;
+        }
+        std::ifstream file(entry.path());
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        for (std::sregex_iterator at(text.begin(), text.end(), literal), end; at != end; ++at) {
+            ++seen;
+            EXPECT_NE(catalogue_entry((*at)[1].str()), nullptr) << (*at)[1];
+        }
+    }
+    EXPECT_GT(seen, 20U);
 }
 
 TEST(TrimResultText, PutsBeforeBesideAfter) {

@@ -1,4 +1,4 @@
-#include "nesting.hpp"
+#include "toml_guard.hpp"
 
 namespace nvmaint::config {
 
@@ -36,11 +36,22 @@ std::size_t skip_string(std::string_view text, std::size_t at) {
     return text.size();
 }
 
+Trap trap_at(std::string_view toml, std::size_t at, std::string_view what) {
+    Trap trap;
+    trap.what = what;
+    for (char before : toml.substr(0, at)) {
+        trap.column = before == '\n' ? 1 : trap.column + 1;
+        trap.line += before == '\n' ? 1U : 0U;
+    }
+    return trap;
+}
+
 } // namespace
 
-std::optional<Place> too_deep(std::string_view toml) {
+std::optional<Trap> find_trap(std::string_view toml) {
+    constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
     unsigned dots = 0;
-    std::size_t i = 0;
+    std::size_t i = toml.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
     while (i < toml.size()) {
         const char c = toml[i];
         if (c == '#') {
@@ -54,14 +65,11 @@ std::optional<Place> too_deep(std::string_view toml) {
         } else if (may_stand_in_key(c)) {
             dots += c == '.' ? 1U : 0U;
             if (dots >= most_parts) {
-                Place place;
-                for (char before : toml.substr(0, i)) {
-                    place.column = before == '\n' ? 1 : place.column + 1;
-                    place.line += before == '\n' ? 1U : 0U;
-                }
-                return place;
+                return trap_at(toml, i, "keys are nested deeper than any setting of the policy");
             }
             ++i;
+        } else if (static_cast<unsigned char>(c) >= 0x80) {
+            return trap_at(toml, i, "only strings and comments may hold what is not ASCII");
         } else {
             dots = 0;
             ++i;

@@ -60,10 +60,13 @@ double binomial_at_most(unsigned k, unsigned n, double q) {
     if (q <= 0 || q >= 1) {
         return q <= 0 ? 1 : 0;
     }
-    double sum = 0;
-    for (unsigned i = 0; i <= k; ++i) {
-        sum += std::exp(std::lgamma(n + 1.0) - std::lgamma(i + 1.0) - std::lgamma(n - i + 1.0) +
-                        i * std::log(q) + (n - i) * std::log1p(-q));
+    // Term by term in logarithms: the first one alone underflows from some hundred trials on.
+    const double odds = std::log(q) - std::log1p(-q);
+    double log_term = n * std::log1p(-q);
+    double sum = std::exp(log_term);
+    for (unsigned i = 1; i <= k; ++i) {
+        log_term += std::log((n - i + 1.0) / i) + odds;
+        sum += std::exp(log_term);
     }
     return std::min(1.0, sum);
 }

@@ -2,8 +2,8 @@
 //
 // /proc/diskstats gives, per whole disk, the number of flushes and the sum of their times in whole
 // milliseconds, so a second has a mean and nothing finer: with 40 flushes a resolution of 0.025 ms,
-// with one flush of one millisecond. Hence every comparison asks for a factor *and* for more than a
-// millisecond.
+// with one flush of one millisecond. Hence every comparison asks for a factor *and* for some
+// milliseconds more.
 //
 // The write counters contain flush time: block/blk-flush.c completes the submitter's own request
 // after the flush it waited for, so an fsync of nothing counts as a write of 0 sectors that took as
@@ -99,6 +99,8 @@ constexpr nanoseconds kGap = std::chrono::seconds{10};
 // n seconds contain n p^k runs of k in the mean: k is chosen to keep that below 1 in 100.
 constexpr unsigned kShortestRun = 2;
 constexpr unsigned kLongestRun = 6;
+// Of one flush's pending time, counted into a run: enough for any.
+constexpr nanoseconds::rep kMostCovered = 12;
 constexpr double kChanceRuns = 0.01;
 constexpr double kLeastSeconds = 60;
 
@@ -121,7 +123,8 @@ double quantile(std::vector<double>& values, double q) {
     if (values.empty()) {
         return 0;
     }
-    const auto index = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5);
+    const auto index =
+        static_cast<std::size_t>(std::lround(q * static_cast<double>(values.size() - 1)));
     const auto nth = values.begin() + static_cast<std::ptrdiff_t>(index);
     std::nth_element(values.begin(), nth, values.end());
     return *nth;
@@ -408,7 +411,7 @@ void extend_stall(FlushWatch& w, std::size_t i, const FlushYardstick& y) {
     if (w.ongoing) {
         return;
     }
-    for (nanoseconds::rep k = std::min<nanoseconds::rep>(covered, 2 * kLongestRun); k > 0; --k) {
+    for (nanoseconds::rep k = std::min(covered, kMostCovered); k > 0; --k) {
         w.forming_at.push_back(s.end - (k - 1) * y.length);
     }
     if (makes_stall(w.forming_at, run_needed(w), y.length)) {
@@ -655,6 +658,7 @@ FlushSummary FlushWatch::summary(BootTime from, BootTime to, std::optional<doubl
     out.p99_ms = weighted_quantile(means, 0.99);
     if (!usual && !means.empty()) {
         std::vector<double> values;
+        values.reserve(means.size());
         for (const auto& [mean, flushes] : means) {
             values.push_back(mean);
         }

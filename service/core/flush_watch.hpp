@@ -119,8 +119,7 @@ struct FlushWatch {
 // Mean flush time of a sample in milliseconds; absent without flushes.
 [[nodiscard]] std::optional<double> flush_mean_ms(const FlushSample& sample);
 
-// Whether a per-second mean counts as far over the usual: more than 4 times, and by more than a
-// millisecond.
+// Whether a per-second mean counts as far over the usual: more than 4 times, and by more than 5 ms.
 [[nodiscard]] bool far_over(double mean_ms, double usual_ms);
 
 } // namespace nvmaint::core

@@ -283,7 +283,7 @@ TEST(EffectProperty, NoChangeOnAProtectedDrive) {
             tally.add(experiment(series, 120, [&](bool) {
                 Second s = calm;
                 if (series.uniform(0, 1) < noise) {
-                    s.flush_ms = 4;
+                    s.flush_ms = 8;
                 }
                 return series.next(s);
             }));

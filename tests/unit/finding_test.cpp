@@ -27,6 +27,7 @@ TEST(Finding, IsSortedBySeverityIdReasonName) {
         finding("a.a", "", Severity::Info, "/")};
     std::vector<std::size_t> order{6, 2, 0, 4, 1, 5, 3};
     std::vector<Finding> mixed;
+    mixed.reserve(order.size());
     for (const std::size_t i : order) {
         mixed.push_back(sorted[i]);
     }

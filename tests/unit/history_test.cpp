@@ -53,10 +53,10 @@ TEST(History, SampleIsTheDifference) {
     expected.flush_time = milliseconds{80};
     expected.writes = 80;
     expected.write_time = milliseconds{84};
-    expected.written_bytes = 640 * 512;
+    expected.written_bytes = 327680;
     expected.reads = 3;
     expected.read_time = milliseconds{1};
-    expected.read_bytes = 24 * 512;
+    expected.read_bytes = 12288;
     expected.discards = 1;
     expected.discarded_bytes = 1 << 20;
     expected.in_flight = 2;

@@ -424,7 +424,8 @@ TimerTruth judge_firing(const HostSnapshot& snapshot, const Unit& unit, const st
 bool was_killed(const Unit& unit) {
     constexpr int kKilled = 2; // CLD_KILLED and CLD_DUMPED of waitid(2)
     constexpr int kDumped = 3;
-    return unit.exec_main_code == kKilled || unit.exec_main_code == kDumped;
+    const int code = unit.exec_main_code.value_or(0);
+    return code == kKilled || code == kDumped;
 }
 
 std::vector<ServiceRun> service_runs(const HostSnapshot& snapshot, const std::string& service) {

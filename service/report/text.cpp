@@ -90,15 +90,69 @@ std::string heading(std::string_view text, const Style& style) {
     return "\n" + inked(text, Ink::Bold, style) + "\n";
 }
 
-// A fix is to be pasted: a command is never broken. Prose (it begins with a capital letter) is
-// wrapped.
-std::string fix_text(const std::vector<std::string>& fix, std::string_view indent,
+// Whether a text begins with a program that fixes call, or with a path.
+bool begins_with_command(std::string_view text) {
+    constexpr std::array<std::string_view, 27> programs{"apt",        "blkid",
+                                                        "cat",        "cryptsetup",
+                                                        "dmesg",      "dmsetup",
+                                                        "echo",       "findmnt",
+                                                        "fsck",       "fstrim",
+                                                        "grep",       "journalctl",
+                                                        "ls",         "lsblk",
+                                                        "lvchange",   "mdadm",
+                                                        "modprobe",   "mount",
+                                                        "nvmaintctl", "nvme",
+                                                        "reboot",     "sg_vpd",
+                                                        "sysctl",     "systemctl",
+                                                        "umount",     "update-initramfs",
+                                                        "xfs_repair"};
+    const std::string_view word = text.substr(0, text.find(' '));
+    return text.starts_with('/') ||
+           std::find(programs.begin(), programs.end(), word) != programs.end();
+}
+
+// One line of a fix: "prose: command   # comment", each part of which may be missing. Where it is
+// too long, the parts go on lines of their own: prose and comment are wrapped, the command, which
+// is to be pasted, never is.
+std::string fix_line_text(std::string_view line, const std::string& indent, const Style& style) {
+    const std::string clean = printable(line);
+    if (static_cast<int>(indent.size()) + columns(clean) <= text_width(style)) {
+        return indent + clean + "\n";
+    }
+    std::size_t command = std::string::npos;
+    if (begins_with_command(clean)) {
+        command = 0;
+    } else {
+        for (std::size_t colon = clean.find(": "); colon != std::string::npos;
+             colon = clean.find(": ", colon + 1)) {
+            if (begins_with_command(std::string_view(clean).substr(colon + 2))) {
+                command = colon + 2;
+            }
+        }
+    }
+    if (command == std::string::npos) {
+        return paragraph(indent, indent, clean, style);
+    }
+    std::string out;
+    std::string inner = indent;
+    if (command != 0) {
+        out += paragraph(indent, indent, std::string_view(clean).substr(0, command - 1), style);
+        inner += "  ";
+    }
+    const std::size_t comment = clean.find("   # ", command);
+    out += inner + clean.substr(command, comment - command) + "\n";
+    if (comment != std::string::npos) {
+        out += paragraph(inner + "# ", inner + "# ", std::string_view(clean).substr(comment + 5),
+                         style);
+    }
+    return out;
+}
+
+std::string fix_text(const std::vector<std::string>& fix, const std::string& indent,
                      const Style& style) {
     std::string out;
     for (const std::string& line : fix) {
-        const bool prose = !line.empty() && line.front() >= 'A' && line.front() <= 'Z';
-        out += prose ? paragraph(indent, indent, line, style)
-                     : fmt::format("{}{}\n", indent, printable(line));
+        out += fix_line_text(line, indent, style);
     }
     return out;
 }
@@ -113,7 +167,8 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis, con
     if (!finding.layer.empty()) {
         out += paragraph("  at layer: ", "            ", finding.layer, style);
     }
-    if (finding.since) {
+    // One that was first seen in this very judgement has no past to tell.
+    if (finding.since && *finding.since != diagnosis.now) {
         out += fmt::format("  since:    {} ({})\n", core::to_rfc3339(*finding.since),
                            lapse_text(*finding.since, diagnosis.now));
     }

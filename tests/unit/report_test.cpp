@@ -559,6 +559,9 @@ TEST(DoctorText, BeginsWithTheVerdictAndShowsEachFindingInFull) {
                             HasSubstr("since:    2026-11-28T10:00:00Z (2 days 10 h)"),
                             HasSubstr("seen in:  etc/fstab: no line for it\n"),
                             HasSubstr("at layer: dm-0\n")));
+    Diagnosis first_look = diagnosis();
+    first_look.findings[1].since = first_look.now;
+    EXPECT_THAT(doctor_text(first_look, {}), Not(HasSubstr("since:")));
     EXPECT_THAT(doctor_text({}, {}), StartsWith("Verdict: unknown - no findings\n"));
 }
 
@@ -576,6 +579,26 @@ TEST(DoctorText, KeepsCommandsWholeSoThatTheyCanBePasted) {
     for (const std::string& line : lines_of(text)) {
         EXPECT_TRUE(columns(line) <= 80 || line == "    " + command) << line;
     }
+}
+
+TEST(DoctorText, PutsProseCommandAndCommentOfALongFixOnLinesOfTheirOwn) {
+    Diagnosis from = diagnosis();
+    from.findings[0].fix = {
+        "short: systemctl restart fstrim.timer   # a comment",
+        "let nvmaint trim it: mode = \"maintain\" in /etc/nvmaint/policy.toml, or once: nvmaintctl "
+        "trim /var/lib/db",
+        "or read the kernel's table only: systemctl edit fstrim.service   # under [Service]: the "
+        "line ExecStart= and then ExecStart=/sbin/fstrim --listed-in /proc/self/mountinfo"};
+    EXPECT_THAT(doctor_text(from, {.colour = false, .width = 80}),
+                HasSubstr("    short: systemctl restart fstrim.timer   # a comment\n"
+                          "    let nvmaint trim it: mode = \"maintain\" in "
+                          "/etc/nvmaint/policy.toml, or once:\n"
+                          "      nvmaintctl trim /var/lib/db\n"
+                          "    or read the kernel's table only:\n"
+                          "      systemctl edit fstrim.service\n"
+                          "      # under [Service]: the line ExecStart= and then "
+                          "ExecStart=/sbin/fstrim\n"
+                          "      # --listed-in /proc/self/mountinfo\n"));
 }
 
 TEST(DoctorText, HostileBytesDoNotReachTheTerminal) {

@@ -24,6 +24,7 @@
 #include <initializer_list>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace nvmaint::config {
 
@@ -158,22 +159,20 @@ class FileCompiler {
         return prefix.empty() ? std::string(name) : fmt::format("{}.{}", prefix, name);
     }
 
-    void table(const toml::table& from, const std::string& prefix,
-               std::initializer_list<Key> keys) {
+    void table(const toml::table& from, const std::string& prefix, const std::vector<Key>& keys) {
         for (const auto& [name, node] : from) {
-            const auto known = std::find_if(keys.begin(), keys.end(), [&](const Key& key) {
-                return key.name == std::string_view(name.str());
-            });
+            const std::string_view text = name.str();
+            const auto known = std::find_if(keys.begin(), keys.end(),
+                                            [text](const Key& key) { return key.name == text; });
             if (known != keys.end()) {
-                known->take(node, join(prefix, name.str()));
+                known->take(node, join(prefix, text));
             } else {
                 unknown(name, prefix, keys);
             }
         }
     }
 
-    void unknown(const toml::key& name, const std::string& prefix,
-                 std::initializer_list<Key> keys) {
+    void unknown(const toml::key& name, const std::string& prefix, const std::vector<Key>& keys) {
         const std::string path = join(prefix, shown(name.str()));
         const bool later =
             prefix.empty() && std::find(not_yet.begin(), not_yet.end(),
@@ -565,21 +564,14 @@ class FileCompiler {
         if (from == nullptr) {
             return;
         }
-        for (const auto& [name, value] : *from) {
-            const auto field = std::find_if(fields.begin(), fields.end(), [&](const auto& known) {
-                return known.first == std::string_view(name.str());
-            });
-            if (field != fields.end()) {
-                *field->second = glob(value, join(key, name.str())).value_or("");
-                continue;
-            }
-            std::string known;
-            for (const auto& [candidate, _] : fields) {
-                known += fmt::format("{}{}", known.empty() ? "" : ", ", candidate);
-            }
-            fail(name.source(), fmt::format("unknown key \"{}\"; known here: {}",
-                                            join(key, shown(name.str())), known));
+        std::vector<Key> keys;
+        for (const auto& field : fields) {
+            keys.push_back({field.first,
+                            [this, into = field.second](const toml::node& n, const std::string& k) {
+                                *into = glob(n, k).value_or("");
+                            }});
         }
+        table(*from, key, keys);
     }
 
     const std::string& path_;

@@ -148,6 +148,8 @@ Result<std::vector<std::string>> drop_ins(const Root& root, const std::string& r
     }
     (void)fd.release(); // the stream owns it now
     errno = 0;
+    // The stream is this function's own, and glibc's readdir() is safe for that (readdir(3)).
+    // NOLINTNEXTLINE(concurrency-mt-unsafe)
     while (const dirent* entry = readdir(dir.get())) {
         const std::string name = entry->d_name;
         if (name.front() != '.' && name.ends_with(".toml")) {

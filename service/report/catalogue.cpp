@@ -267,6 +267,7 @@ const CatalogueEntry* catalogue_entry(std::string_view id) {
 
 std::vector<std::string_view> catalogue_ids() {
     std::vector<std::string_view> ids;
+    ids.reserve(entries.size());
     for (const CatalogueEntry& entry : entries) {
         ids.push_back(entry.id);
     }

@@ -527,7 +527,7 @@ TEST(PolicyText, CompilesToTheSamePolicy) {
             policy.flush.target_p99 = nanoseconds{10000 + (random() << 4U) % 59999990000};
         }
         policy.trim.takeover = maybe();
-        policy.trim.minimum_spacing = seconds{random() % (365 * 24 * 3600)};
+        policy.trim.minimum_spacing = seconds{random() % 31536000};
         if (maybe()) {
             policy.trim.debt_limit = (1 + static_cast<double>(random() % 99000) / 1000) / 100;
         }

@@ -213,17 +213,16 @@ Why drive_unwell(const Question& q, const std::string& disk) {
     return fmt::format("nothing is known of the drive behind {}", disk);
 }
 
-// The host did not survive the last trim of this drive, or of this filesystem: never again by
-// itself. In the same boot it was only the service that ended.
-Why quarantined(const Question& q) {
-    if (!q.memory.marker) {
-        return std::nullopt;
-    }
+// In the same boot it was only the service that ended.
+bool cut_off_in_this_boot(const Question& q) {
     const TrimMarker& marker = *q.memory.marker;
-    if (q.snapshot.boot_id.has_value() && !marker.boot_id.empty() &&
-        *q.snapshot.boot_id == marker.boot_id) {
-        return std::nullopt;
-    }
+    return q.snapshot.boot_id.has_value() && !marker.boot_id.empty() &&
+           *q.snapshot.boot_id == marker.boot_id;
+}
+
+// Whether the trim that was cut off was of this filesystem or of a drive below it.
+bool concerns_marker(const Question& q) {
+    const TrimMarker& marker = *q.memory.marker;
     bool same =
         marker.mount == q.fs.mount || (!marker.fs_uuid.empty() && marker.fs_uuid == q.fs.uuid);
     for (const std::string& disk : q.fs.disks) {
@@ -233,9 +232,21 @@ Why quarantined(const Question& q) {
                             contains(marker.serials, drive.serial));
         }
     }
-    if (!same) {
+    return same;
+}
+
+// The host did not survive the last trim of this drive, or of this filesystem: never again by
+// itself.
+Why quarantined(const Question& q) {
+    if (q.memory.marker_lost) {
+        return "quarantined: a trim was cut off and its marker cannot be read, so which drive it "
+               "was on is not known; a "
+               "trim by hand lifts this";
+    }
+    if (!q.memory.marker || cut_off_in_this_boot(q) || !concerns_marker(q)) {
         return std::nullopt;
     }
+    const TrimMarker& marker = *q.memory.marker;
     return fmt::format(
         "quarantined: the host went down during the trim of {} that began {}; a trim "
         "by hand lifts this",
@@ -379,9 +390,25 @@ Why window_closed(const Question& q, const Policy& policy) {
     return unknown.empty() ? "no trim window is open" : unknown;
 }
 
+// There is one marker for the whole host, since one trim runs at a time. While it stands for a
+// drive that may have brought the host down, a trim of another filesystem would write over it, and
+// the quarantine would be gone.
+Why marker_taken(const Question& q) {
+    if (!q.memory.marker || cut_off_in_this_boot(q) || concerns_marker(q)) {
+        return std::nullopt;
+    }
+    const TrimMarker& marker = *q.memory.marker;
+    return fmt::format("the host went down during the trim of {} that began {}, and nobody has "
+                       "lifted that yet: trim it by "
+                       "hand, or where it is gone for good remove trim-marker.json from the state "
+                       "directory and restart "
+                       "nvmaintd",
+                       marker.mount, to_rfc3339(marker.started));
+}
+
 Why refuse_any(const Question& q) {
     for (const auto& check :
-         {not_applicable, stack_unknown, read_only, discards_stop, array_busy}) {
+         {not_applicable, stack_unknown, read_only, discards_stop, array_busy, marker_taken}) {
         if (Why why = check(q)) {
             return why;
         }

@@ -56,7 +56,10 @@ struct Memory {
     std::map<std::string, FlushBaseline> baselines; // by drive identity
     std::vector<TrimRecord> trims;                  // oldest first
     std::optional<TrimMarker> marker;               // found at start
-    std::map<FindingKey, WallTime> since;           // of the findings that stood at the last tick
+    // A marker was there and could not be read: a trim was cut off, and nobody knows which and by
+    // what.
+    bool marker_lost = false;
+    std::map<FindingKey, WallTime> since; // of the findings that stood at the last tick
     bool operator==(const Memory&) const = default;
 };
 

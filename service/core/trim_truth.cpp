@@ -399,6 +399,19 @@ void judge_own_trims(const HostSnapshot& snapshot, const Memory& memory, Group& 
 }
 
 std::vector<Finding> judge_marker(const HostSnapshot& snapshot, const Memory& memory) {
+    if (memory.marker_lost) {
+        Finding lost{.subject = {SubjectKind::Service, "nvmaintd.service"}};
+        lost.id = "trim.quarantined";
+        lost.severity = Severity::Warning;
+        lost.summary = "a trim was cut off and its marker cannot be read: nothing is trimmed by "
+                       "itself until somebody has "
+                       "looked";
+        lost.evidence.push_back(
+            {"var/lib/nvmaint/trim-marker.json", "there, and not readable as a marker"});
+        lost.fix = {"journalctl -b -1 -k -e   # did a drive or its driver hang?",
+                    "if not, trim a filesystem by hand to lift this: nvmaintctl trim MOUNT"};
+        return {lost};
+    }
     if (!memory.marker) {
         return {};
     }
@@ -414,9 +427,10 @@ std::vector<Finding> judge_marker(const HostSnapshot& snapshot, const Memory& me
     if (*snapshot.boot_id == marker.boot_id) {
         finding.id = "trim.deferred";
         finding.severity = Severity::Info;
-        finding.summary = fmt::format("the trim of {} was cut off with the service and will go on "
-                                      "where it stopped",
-                                      marker.mount);
+        finding.summary =
+            fmt::format("the trim of {} was cut off with the service; its next trim goes on where "
+                        "it stopped",
+                        marker.mount);
         return {finding};
     }
     finding.id = "trim.quarantined";

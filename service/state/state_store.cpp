@@ -96,7 +96,9 @@ Loaded load_all(const std::string& directory, Look look) {
         loaded.baselines = std::move(*baselines);
     }
     const std::size_t problems_before = loaded.problems.size();
-    loaded.marker = load(marker_file(directory), decode_marker, loaded.problems, look);
+    // Stays where it is even if it cannot be used: that a trim was cut off must be known at every
+    // start until somebody acts.
+    loaded.marker = load(marker_file(directory), decode_marker, loaded.problems, Look::Only);
     loaded.marker_lost = loaded.problems.size() != problems_before;
     return loaded;
 }

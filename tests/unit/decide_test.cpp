@@ -500,7 +500,17 @@ INSTANTIATE_TEST_SUITE_P(
                      h.memory.marker->disks = {"nvme7n1"};
                      h.memory.marker->serials = {"S7"};
                  },
+                 "nobody has lifted that yet", true},
+        Obstacle{"marker of this boot and another drive",
+                 [](Host& h) {
+                     h.memory.marker = marker();
+                     h.memory.marker->disks = {"nvme7n1"};
+                     h.memory.marker->serials = {"S7"};
+                     h.memory.marker->boot_id = "boot-1";
+                 },
                  ""},
+        Obstacle{"a marker that cannot be read", [](Host& h) { h.memory.marker_lost = true; },
+                 "which drive it was on"},
         Obstacle{"marker of this boot",
                  [](Host& h) {
                      h.memory.marker = marker();
@@ -735,6 +745,24 @@ TEST(Decide, LetsPeopleTrimWhatAutomationLeavesAlone) {
         host.fs().trim = state;
         EXPECT_FALSE(host.by_hand());
     }
+}
+
+// One marker holds one trim: writing another over it would lift the quarantine of a drive that
+// nobody has looked at.
+TEST(Decide, RefusesByHandWhatWouldWriteOverAnotherDrivesQuarantine) {
+    Host host;
+    host.memory.marker = marker();
+    host.memory.marker->disks = {"nvme7n1"};
+    host.memory.marker->serials = {"S7"};
+    EXPECT_THAT(host.by_hand().value_or(""), HasSubstr("nobody has lifted that yet"));
+    host.memory.marker->boot_id = "boot-1";
+    EXPECT_FALSE(host.by_hand()) << "in this boot it was only the service that ended";
+}
+
+TEST(Decide, LetsAPersonLiftALostMarker) {
+    Host host;
+    host.memory.marker_lost = true;
+    EXPECT_FALSE(host.by_hand());
 }
 
 TEST(Decide, RefusesAMountThatIsNotKnown) {

@@ -33,7 +33,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <set>
 #include <utility>
 
 namespace nvmaint::loop {
@@ -156,7 +155,7 @@ class Manager final : public bus::Handler, public TrimHost {
     void read_host_if_due(const Now& now);
     void take_host(Result<core::HostSnapshot> snapshot);
     void poll_drives(const Now& now);
-    void merge_drives(const Now& now);
+    void merge_drives();
     void diagnose_if_due(const Now& now);
     void diagnose(const Now& now);
     void announce(const core::Diagnosis& next);
@@ -170,7 +169,7 @@ class Manager final : public bus::Handler, public TrimHost {
     void write_metrics(const Now& now);
     void save_trims();
     void publish();
-    void report_late_workers(const Now& now);
+    void report_late_workers();
     void stop();
 
     Options options_;
@@ -215,7 +214,7 @@ class Manager final : public bus::Handler, public TrimHost {
     int exit_status_ = 0;
     unsigned bus_wait_ = 0;
     std::string bus_problem_;
-    std::set<std::string> refusals_logged_;
+    std::map<std::string, std::string> put_off_; // mount -> why, as last logged
 };
 
 Result<Done> Manager::lock_instance() {
@@ -278,6 +277,7 @@ Result<Done> Manager::set_up() {
     memory_.trims = std::move(loaded.trims);
     memory_.baselines = std::move(loaded.baselines);
     memory_.marker = std::move(loaded.marker);
+    memory_.marker_lost = loaded.marker_lost;
     if (memory_.marker) {
         log::write(LOG_WARNING, MessageId::TrimInterrupted,
                    fmt::format("A trim of {} that began at {} was cut off before offset {}",
@@ -424,9 +424,12 @@ int Manager::loop() {
 
 void Manager::stop() {
     sd_notify(0, "STOPPING=1");
-    // A trim under way ends first. Its marker stays, so that the next start knows that it was cut
-    // off.
+    // A trim under way ends first. In good order that is no accident, and the next boot must not
+    // take it for one: only a range that the drive does not answer leaves its marker behind.
     for (auto& [id, job] : jobs_) {
+        if (job->trimming() && !job->range_is_late()) {
+            clear_marker();
+        }
         job->cancel("the service stopped");
     }
     if (!writer_->drain(2s)) {
@@ -452,7 +455,7 @@ void Manager::tick() {
     sample(now);
     read_host_if_due(now);
     poll_drives(now);
-    report_late_workers(now);
+    report_late_workers();
     tick_jobs(now);
     learn_baselines(now);
     diagnose_if_due(now);
@@ -526,7 +529,7 @@ void Manager::take_host(Result<core::HostSnapshot> snapshot) {
     }
     const Now now = clocks();
     poll_drives(now);
-    merge_drives(now);
+    merge_drives();
     diagnose_wanted_ = true;
     diagnose_if_due(now);
 }
@@ -579,8 +582,7 @@ void Manager::poll_drives(const Now& now) {
     }
 }
 
-void Manager::merge_drives(const Now& now) {
-    (void)now;
+void Manager::merge_drives() {
     if (!snapshot_.controllers) {
         return;
     }
@@ -603,8 +605,7 @@ void Manager::merge_drives(const Now& now) {
     }
 }
 
-void Manager::report_late_workers(const Now& now) {
-    (void)now;
+void Manager::report_late_workers() {
     for (auto& [name, drive] : drives_) {
         const std::optional<Worker::Busy> busy = drive.worker->busy();
         if (busy && busy->since_start >= kDriveEvery && !drive.late_logged) {
@@ -637,7 +638,7 @@ void Manager::diagnose_if_due(const Now& now) {
 void Manager::diagnose(const Now& now) {
     diagnose_wanted_ = false;
     diagnosed_at_ = now.boot;
-    merge_drives(now);
+    merge_drives();
     snapshot_.now = now;
     snapshot_.uptime = std::chrono::duration_cast<seconds>(now.boot);
     core::Diagnosis next = core::diagnose(snapshot_, memory_, policy_);
@@ -720,8 +721,10 @@ void Manager::learn_baselines(const Now& now) {
         for (const std::string& disk : drive.disks) {
             const auto watch = memory_.flush.find(disk);
             const std::string identity = core::drive_identity(drive);
+            const auto known = memory_.baselines.find(identity);
+            // Another firmware is another drive in this: what it costs is learned anew.
             if (watch == memory_.flush.end() || identity.empty() ||
-                memory_.baselines.contains(identity)) {
+                (known != memory_.baselines.end() && known->second.firmware == drive.firmware)) {
                 continue;
             }
             if (std::optional<core::FlushBaseline> baseline =
@@ -764,7 +767,7 @@ void Manager::act_on_plan() {
         }
         const Result<std::uint64_t> started = start_trim(*filesystem, core::kEffectLongest);
         const std::string line = started ? std::string() : started.error().text();
-        if (!started && refusals_logged_.insert(action.subject.name + line).second) {
+        if (!started && std::exchange(put_off_[action.subject.name], line) != line) {
             log::write(LOG_NOTICE, MessageId::TrimEnded,
                        fmt::format("Trim of {} put off: {}", action.subject.name, line));
         }
@@ -805,14 +808,18 @@ Result<std::uint64_t> Manager::trim(const std::string& mount,
 
 Result<std::uint64_t> Manager::start_trim(const core::FilesystemView& filesystem, seconds watch) {
     for (const auto& [id, job] : jobs_) {
-        for (const std::string& disk : job->order().filesystem.disks) {
-            if (!job->ended() && std::find(filesystem.disks.begin(), filesystem.disks.end(),
-                                           disk) != filesystem.disks.end()) {
-                return Error::make(
-                    ErrorKind::Denied,
-                    fmt::format("{} is being trimmed (job {}): one at a time on a drive",
-                                job->order().filesystem.mount, id));
-            }
+        // One marker for the host: a second trim would write over the first one's. And one verdict
+        // at a time on a disk.
+        const std::vector<std::string>& others = job->order().filesystem.disks;
+        const bool same_disk = std::any_of(others.begin(), others.end(), [&](const auto& disk) {
+            return std::find(filesystem.disks.begin(), filesystem.disks.end(), disk) !=
+                   filesystem.disks.end();
+        });
+        if (job->trimming() || (!job->ended() && same_disk)) {
+            return Error::make(
+                ErrorKind::Denied,
+                fmt::format("{} is being {} (job {}): one at a time", job->order().filesystem.mount,
+                            job->trimming() ? "trimmed" : "watched after its trim", id));
         }
     }
     const core::Mount* mount = nullptr;
@@ -922,12 +929,19 @@ std::optional<std::uint64_t> Manager::discarded_bytes(const std::string& disk) {
 }
 
 void Manager::save_marker(const core::TrimMarker& marker, std::function<void(Result<Done>)> then) {
-    memory_.marker.reset(); // this run replaces whatever was cut off before
     const bool posted = writer_->post(
         "trim marker",
-        [directory = options_.state_directory, marker, then]() -> Mailbox::Completion {
+        [this, directory = options_.state_directory, marker, then]() -> Mailbox::Completion {
             Result<Done> saved = state::save_marker(directory, marker);
-            return [then, saved = std::move(saved)] { then(saved); };
+            return [this, then, saved = std::move(saved)] {
+                if (saved) {
+                    // It took the place of whatever was cut off before; core refuses where that
+                    // must not be.
+                    memory_.marker.reset();
+                    memory_.marker_lost = false;
+                }
+                then(saved);
+            };
         });
     if (!posted) {
         mailbox_->post(

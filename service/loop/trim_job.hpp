@@ -74,6 +74,8 @@ class TrimJob {
     }
     [[nodiscard]] const TrimOrder& order() const { return order_; }
     [[nodiscard]] const core::TrimRecord& record() const { return record_; }
+    // A range has been out for longer than any healthy drive takes for one.
+    [[nodiscard]] bool range_is_late() const;
     [[nodiscard]] double progress() const; // 0..1; the trim itself is nine tenths of it
     [[nodiscard]] std::optional<core::BootTime> ended_at() const { return ended_at_; }
     [[nodiscard]] unsigned ranges() const { return ranges_; }
@@ -85,6 +87,7 @@ class TrimJob {
     void end(TrimPhase phase, const std::string& outcome);
     void measure_discards();
     [[nodiscard]] core::TrimMarker marker() const;
+    [[nodiscard]] core::seconds range_deadline() const;
     [[nodiscard]] bool flush_suffers() const;
 
     struct SourceDeleter {

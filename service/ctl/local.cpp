@@ -5,8 +5,6 @@
 #include "config/policy_file.hpp"
 #include "state/state_store.hpp"
 
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -18,15 +16,6 @@ void remember(core::Memory& memory, const core::Diagnosis& diagnosis) {
     for (const core::Finding& finding : diagnosis.findings) {
         memory.since[core::key_of(finding)] = finding.since.value_or(diagnosis.now);
     }
-}
-
-Result<core::Policy> read_policy_file(const std::string& path) {
-    std::ifstream file(path);
-    if (!file) {
-        return Error::system(errno, path);
-    }
-    return config::compile_policy(
-        {{path, {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}}});
 }
 
 Result<Judged> judge_with(const std::string& recording, const core::Memory& before,
@@ -53,6 +42,7 @@ Result<Judged> judge_with(const std::string& recording, const core::Memory& befo
     // that was found.
     if (!recording.empty()) {
         judged.memory.marker = std::move(state.marker);
+        judged.memory.marker_lost = state.marker_lost;
         Result<std::map<std::string, core::FlushWatch>> series = collect::read_flush_series(root);
         if (series) {
             judged.memory.flush = std::move(*series);
@@ -74,7 +64,8 @@ Result<std::vector<Tick>> replay(const std::vector<std::string>& recordings,
                                  const std::string& policy_file) {
     std::optional<core::Policy> policy;
     if (!policy_file.empty()) {
-        TRY(compiled, read_policy_file(policy_file));
+        TRY(source, config::read_policy_source(policy_file));
+        TRY(compiled, config::compile_policy({source}));
         policy = std::move(compiled);
     }
     std::vector<Tick> ticks;

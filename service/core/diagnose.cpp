@@ -38,6 +38,9 @@ std::vector<Finding> judge_sight(const HostSnapshot& snapshot) {
         }
     };
     look("proc/1/mountinfo", snapshot.mounts);
+    if (snapshot.mounts.is_known_absent()) { // every Linux has one: it is hidden, not absent
+        evidence.push_back({"proc/1/mountinfo", snapshot.mounts.error().text()});
+    }
     look("sys/block", snapshot.block_devices);
     look("sys/class/nvme", snapshot.controllers);
     if (evidence.empty()) {

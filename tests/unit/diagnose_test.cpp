@@ -111,7 +111,7 @@ TEST(Diagnose, CallsAHostWithoutFilesystemsAndDrivesHealthy) {
 
 // A seccomp filter that refuses a system call must not make a host look healthy.
 TEST(Diagnose, SaysWhatItCouldNotReadInsteadOfCallingTheHostHealthy) {
-    for (const int error : {ENOSYS, EPERM, EACCES, EIO}) {
+    for (const int error : {ENOSYS, EPERM, EACCES, EIO, ENOENT}) {
         HostSnapshot snapshot = empty_host();
         snapshot.mounts = Error::system(error, "proc/1/mountinfo");
         const Diagnosis diagnosis = diagnose(snapshot, {}, {});

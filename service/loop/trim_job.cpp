@@ -22,7 +22,7 @@ constexpr core::seconds kSettle{5};
 // drive's other users (judgement).
 constexpr core::seconds kRangeDeadline{120};
 // btrfs, and XFS before Linux 6.10, are trimmed in one range: it gets more by its size, at a tenth
-// of what a client drive was measured to discard (74 GiB in 27 s, axboe/fio issue 396).
+// of what a client drive was seen to discard (74 GiB in 27 s).
 constexpr std::uint64_t kSlowestBytesPerSecond = std::uint64_t{256} << 20;
 // Beyond this a range is late: a hundred times what the pacing aims at.
 constexpr core::seconds kRangeLate{10};

@@ -63,6 +63,11 @@ constexpr double kLeastRise = 5;
 // The share of seconds from below that is trusted to be free of stalls: with 40 % stalled the
 // lowest 40 % are calm, and so are they with 60 %.
 constexpr double kAnchor = 0.4;
+// In the first minute less calm is enough: who is started within a burst of 17 s (a simulated
+// drive) knows it for one 6 s after its end, not 12. A load whose flushes are of two kinds by
+// nature would pass for stalls earlier this way, so the long run keeps the higher share.
+constexpr double kFirstAnchor = 0.25;
+constexpr std::size_t kFirstSeconds = 60;
 
 // Writes explain a slow flush when their mean rose by at least half the factor, and by at least a
 // quarter of the milliseconds. Judgement: a congested write path delays both alike; writes that
@@ -217,7 +222,7 @@ std::optional<FlushYardstick> measure(const FlushWatch& watch) {
     if (means.size() < kLearnSeconds || flushes < kLearnFlushes) {
         return std::nullopt;
     }
-    const double anchor = quantile(means, kAnchor);
+    const double anchor = quantile(means, means.size() < kFirstSeconds ? kFirstAnchor : kAnchor);
     std::vector<double> flush, rate, write, share, depth, in_flight, discards, length;
     for (const FlushSample& s : watch.recent) {
         length.push_back(static_cast<double>(s.length.count()));

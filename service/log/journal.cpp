@@ -1,6 +1,7 @@
 // sd_journal_sendv(3) hands a list of FIELD=value byte strings to journald in one datagram. Without
 // a journald socket it succeeds silently, so the socket is looked for first: a line on stderr beats
-// a line nowhere.
+// a line nowhere. Whoever started us by hand reads stderr and not the journal: he gets the line
+// too.
 #define SD_JOURNAL_SUPPRESS_LOCATION // CODE_FILE would name this file for every message
 
 #include "log/journal.hpp"
@@ -11,7 +12,9 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -46,7 +49,7 @@ std::string field_name(std::string_view name) {
 // One line, as sd-daemon(3) wants it: "<4>text". Control characters would start a new line, or
 // speak to the terminal.
 void write_to_stderr(int priority, std::string_view message) {
-    std::string line = "<" + std::to_string(priority) + ">";
+    std::string line = ::isatty(STDERR_FILENO) == 1 ? "" : "<" + std::to_string(priority) + ">";
     for (const char c : cut(message)) {
         line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
     }
@@ -54,6 +57,16 @@ void write_to_stderr(int priority, std::string_view message) {
     // Nothing is left to complain to when stderr fails.
     (void)std::fwrite(line.data(), 1, line.size(), stderr);
     (void)std::fflush(stderr);
+}
+
+// systemd says in JOURNAL_STREAM, as device:inode, which file it has connected to the journal,
+// systemd.exec(5). A stderr that is this file would show the line twice.
+bool stderr_is_the_journal() {
+    const char* stream = std::getenv("JOURNAL_STREAM");
+    struct stat file {};
+    return stream != nullptr && ::fstat(STDERR_FILENO, &file) == 0 &&
+           std::string_view(stream) ==
+               std::to_string(file.st_dev) + ":" + std::to_string(file.st_ino);
 }
 
 int priority_of(core::Severity severity) {
@@ -117,8 +130,11 @@ const char* message_id(MessageId id) {
 void write(int priority, MessageId id, const std::string& message,
            const std::map<std::string, std::string>& fields) {
     const int level = std::clamp(priority, LOG_EMERG, LOG_DEBUG);
-    if (::access(kJournalSocket, F_OK) != 0) {
+    const bool journal = ::access(kJournalSocket, F_OK) == 0;
+    if (!journal || !stderr_is_the_journal()) {
         write_to_stderr(level, message);
+    }
+    if (!journal) {
         return;
     }
     std::vector<std::string> texts{
@@ -135,8 +151,9 @@ void write(int priority, MessageId id, const std::string& message,
     for (std::string& text : texts) {
         vectors.push_back({.iov_base = text.data(), .iov_len = text.size()});
     }
-    if (sd_journal_sendv(vectors.data(), static_cast<int>(vectors.size())) < 0) {
-        write_to_stderr(level, message);
+    if (sd_journal_sendv(vectors.data(), static_cast<int>(vectors.size())) < 0 &&
+        stderr_is_the_journal()) {
+        write_to_stderr(level, message); // it has not been there yet
     }
 }
 

@@ -121,6 +121,15 @@ class Manager final : public bus::Handler, public TrimHost {
   public:
     Manager(const Options& options, const collect::HostRoot& root, nvme::NvmeAdmin& admin)
         : options_(options), root_(root), admin_(admin) {}
+    Manager(const Manager&) = delete;
+    Manager& operator=(const Manager&) = delete;
+    // A thread stuck in the kernel keeps the process, and so whatever is open, until the kernel
+    // lets go of it: what the next instance needs is given up here.
+    ~Manager() override {
+        if (lock_fd_ >= 0) {
+            close(lock_fd_);
+        }
+    }
 
     Result<Done> set_up();
     int loop();
@@ -168,6 +177,7 @@ class Manager final : public bus::Handler, public TrimHost {
     void refresh_jobs();
     void write_metrics(const Now& now);
     void save_trims();
+    void show_trims();
     void publish();
     void report_late_workers();
     void stop();
@@ -691,15 +701,19 @@ void Manager::run_hooks(const Now& now) {
     }
 }
 
-void Manager::publish() {
-    model_.diagnosis = diagnosis_;
-    model_.doctor_json = report::doctor_json(diagnosis_).dump(2);
+void Manager::show_trims() {
     model_.trims = memory_.trims;
     nlohmann::ordered_json trims = nlohmann::ordered_json::array();
     for (const core::TrimRecord& record : memory_.trims) {
         trims.push_back(report::trim_record_json(record));
     }
     model_.trims_json = trims.dump(2);
+}
+
+void Manager::publish() {
+    model_.diagnosis = diagnosis_;
+    model_.doctor_json = report::doctor_json(diagnosis_).dump(2);
+    show_trims();
     model_.flush = &memory_.flush;
     model_.diagnosed = diagnosed_at_;
     refresh_jobs();
@@ -992,6 +1006,7 @@ void Manager::job_changed(std::uint64_t id, bool ended) {
         }
     }
     refresh_jobs();
+    show_trims(); // whoever is told that the job ended may ask for its record at once
     if (server_) {
         server_->publish();
     }

@@ -116,6 +116,19 @@ TEST(FlushWatch, FindsTheStallItStartedIn) {
     EXPECT_NEAR(watch.usual_ms().value(), 2, 0.2);
 }
 
+// The simulated drive's longest bursts last 17 s: known within 30 s of the start all the same.
+TEST(FlushWatch, FindsTheLongStallItStartedInAfterSixCalmSeconds) {
+    Series series;
+    FlushWatch watch;
+    const BootTime start = series.now();
+    series.feed(watch, stalled(15), 17);
+    series.feed(watch, kCalm, 5);
+    EXPECT_FALSE(watch.last_stall()); // a drive that is slow by nature has quick seconds too
+    series.feed(watch, kCalm, 2);
+    ASSERT_TRUE(watch.last_stall());
+    EXPECT_EQ(watch.last_stall()->start, start);
+}
+
 TEST(FlushWatch, DropsSamplesOutOfOrder) {
     FlushWatch watch;
     watch.add(plain(10, 40, 80));

@@ -11,7 +11,7 @@ mark() { printf '@ %s %s\n' "$1" "$(date +%s.%N)"; }
 uptime_s() { cut -d' ' -f1 /proc/uptime; }
 
 # A writer as a database's log is one: small writes, each made durable, at a fixed rate.
-job=(--name=commit --size=160M --rw=randwrite --bs=8k --fsync=1 "--rate_iops=${NVMAINT_DEMO_RATE:-40}" --time_based
+job=(--name=commit --size=160M --rw=randwrite --bs=8k --fsync=1 "--rate_iops=${NVMAINT_DEMO_RATE:-50}" --time_based
     --runtime=3600 --fallocate=none --overwrite=1)
 fill() { fio "${job[@]}" --filename="$1" --create_only=1 >/dev/null; } # the database's file, written once
 writer() { # unit, file
@@ -100,13 +100,26 @@ nvmaintctl doctor || true
 nvmaintctl status || true
 
 chapter "The cure: $db is trimmed in ranges, under load"
+# One drive is trimmed at a time; while one is watched for the verdict, the next one's turn comes.
+trim() { # name, mount
+    nvmaintctl trim "$2" --json >"/root/trim-$1.json" 2>"/root/trim-$1.txt" &
+    jobs_of_ours+=("$!")
+    until grep -q trimmed "/root/trim-$1.txt" || ! kill -0 "$!" 2>/dev/null; do
+        sleep 0.5
+    done
+    sed 's/^/    /' "/root/trim-$1.txt"
+}
+jobs_of_ours=()
 mark trim
-nvmaintctl trim "$db" --json >/root/trim-db.json
-mark after
-nvmaintctl trim history
+trim db "$db"
 chapter "The same on the protected drive"
-nvmaintctl trim "$log" --json >/root/trim-log.json
-[ -z "$liar" ] || nvmaintctl trim "$liar" --json >/root/trim-liar.json
+mark trim-log
+trim log "$log"
+[ -z "$liar" ] || trim liar "$liar"
+say "Watching the flushes for the verdicts …"
+for job_of_ours in "${jobs_of_ours[@]}"; do
+    wait "$job_of_ours"
+done
 mark end
 nvmaintctl trim history
 

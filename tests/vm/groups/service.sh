@@ -10,7 +10,7 @@ check_is "the service runs" active "$(systemctl is-active nvmaintd)"
 check_is "in mode observe" 's "observe"' "$(busctl get-property org.nvmaint1 /org/nvmaint1 org.nvmaint1.Manager Mode)"
 check "it introspects" busctl introspect org.nvmaint1 /org/nvmaint1
 check_has "its objects are listed" /org/nvmaint1/drive/ "$(busctl tree --list org.nvmaint1)"
-check_is "unit file is sound" "" "$(systemd-analyze verify /lib/systemd/system/nvmaintd.service 2>&1 | grep -i nvmaintd || true)"
+check_is "unit file is sound" "" "$(systemd-analyze verify --man=no /lib/systemd/system/nvmaintd.service 2>&1 | grep -i nvmaintd || true)"
 
 # Without the kernel module: said, and the service stays up.
 check_has "which source the flush latency has" diskstats "$(nvmaintctl drives --json)"
@@ -115,6 +115,26 @@ rm /run/systemd/system/nvmaintd.service.d/test.conf
 systemctl daemon-reload && systemctl restart nvmaintd
 
 check "with its rights back it starts" until_true 30 sh -c 'busctl status org.nvmaint1'
+
+# Node modes: the controller's node is root's alone, its namespaces' are the disk group's. A collector in that group with the
+# capability reads through the namespace's node; one without it is told what it lacks.
+check_is "node modes: as udev makes them" "600 root, 660 disk" "$(stat -c '%a %U' /dev/nvme0), $(stat -c '%a %G' /dev/nvme0n1)"
+as_collector() { systemd-run -q --pipe --wait -p User=nobody -p SupplementaryGroups=disk "$@"; }
+as_collector -p AmbientCapabilities=CAP_SYS_ADMIN sh -c ': </dev/nvme0' 2>/dev/null
+check_is "node modes: the controller's node is refused to it" 2 $?
+serial_and_health() { python3 -c '
+import json, sys
+d = [d for d in json.load(sys.stdin) if d["name"] == "nvme0"][0]
+print(d["serial"], d["health"])'; }
+until_true 30 sh -c 'nvmaintctl drives --json | grep -q vm0'
+as_root=$(nvmaintctl drives --json | serial_and_health)
+check_has "node modes: root sees the drive" vm0 "$as_root"
+check_is "node modes: so does a member of disk with CAP_SYS_ADMIN" "$as_root" \
+    "$(as_collector -p AmbientCapabilities=CAP_SYS_ADMIN nvmaintctl drives --local --json | serial_and_health)"
+check_is "node modes: without CAP_SYS_ADMIN the health is unknown" unknown \
+    "$(as_collector -p AmbientCapabilities=CAP_SYS_RAWIO nvmaintctl drives --local --json | serial_and_health | awk '{print $NF}')"
+check_has "node modes: and svc.privilege names it" CAP_SYS_ADMIN \
+    "$(as_collector -p AmbientCapabilities=CAP_SYS_RAWIO nvmaintctl doctor --local | grep -A4 svc.privilege)"
 
 # In a container: PID 1 of its own namespace, told by its environment, without systemd behind it
 systemctl stop nvmaintd

@@ -8,7 +8,10 @@ log=/srv/log
 say() { printf '%s\n' "$*"; }
 chapter() { printf '\n== %s\n' "$*"; }
 mark() { printf '@ %s %s\n' "$1" "$(date +%s.%N)"; }
-uptime_s() { cut -d' ' -f1 /proc/uptime; }
+mark_raised() { # name, id, subject: when the service raised it, by its own journal
+    printf '@ %s %s\n' "$1" "$(journalctl -q -u nvmaintd -o json --no-pager NVMAINT_FINDING="$2" NVMAINT_SUBJECT="$3" |
+        python3 -c 'import json, sys; print(int(json.loads(sys.stdin.readline())["__REALTIME_TIMESTAMP"]) / 1e6)')"
+}
 
 # A writer as a database's log is one: small writes, each made durable, at a fixed rate.
 job=(--name=commit --size=160M --rw=randwrite --bs=8k --fsync=1 "--rate_iops=${NVMAINT_DEMO_RATE:-50}" --time_based
@@ -69,6 +72,7 @@ sync
 writer db-writer "$db/data"
 writer log-writer "$log/data"
 [ -z "$liar" ] || writer liar-writer "$liar/data"
+sleep "${NVMAINT_DEMO_RUNNING:-25}" # as on a host whose databases have been running when the service comes
 say "systemctl start nvmaintd: it observes, and changes nothing by itself."
 systemctl start nvmaintd
 nvmaintctl monitor >/root/monitor.log 2>&1 &
@@ -76,7 +80,7 @@ monitor=$!
 mark before
 say "Waiting for it to notice something by itself …"
 if wait_for flush.device-stall nvme0n1 240; then
-    mark stall-raised
+    mark_raised stall-raised flush.device-stall nvme0n1
     say "raised: flush.device-stall on nvme0n1"
 else
     say "no stall was reported within 240 s"
@@ -84,7 +88,7 @@ else
     exit 1
 fi
 if wait_for flush.periodic-stall nvme0n1 300; then
-    mark periodic-raised
+    mark_raised periodic-raised flush.periodic-stall nvme0n1
     say "raised: flush.periodic-stall on nvme0n1"
 else
     say "the stalls were not reported as periodic within 300 s"

@@ -81,6 +81,8 @@ Result<std::vector<std::string>> list_in_root(int root_fd, const std::string& pa
     std::vector<std::string> names;
     for (;;) {
         errno = 0;
+        // The stream is this function's own, and glibc's readdir() is safe for that (readdir(3)).
+        // NOLINTNEXTLINE(concurrency-mt-unsafe)
         const dirent* entry = readdir(directory.get());
         if (entry == nullptr) {
             if (errno != 0) {

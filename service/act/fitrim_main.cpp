@@ -57,14 +57,14 @@ int main(int argc, char** argv) {
     }
     const int fd = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
-        std::fprintf(stderr, "%s: %s\n", argv[1], std::strerror(errno));
+        std::fprintf(stderr, "%s: %m\n", argv[1]);
         return 1;
     }
     // The name may lead to another filesystem than the one that was judged: somebody may have
     // mounted over it since.
     struct statx status {};
     if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID, &status) != 0) {
-        std::fprintf(stderr, "%s: %s\n", argv[1], std::strerror(errno));
+        std::fprintf(stderr, "%s: %m\n", argv[1]);
         return 1;
     }
     const std::string device = device_of_mount(status.stx_mnt_id);

@@ -188,9 +188,8 @@ Result<Dictionary> read_options(sd_bus_message* message) {
         if (!options.emplace(key, value).second) {
             return Error::make(ErrorKind::Malformed, "option " + key + " is given twice");
         }
-        r = sd_bus_message_exit_container(message); // the value
-        if (r >= 0) {
-            r = sd_bus_message_exit_container(message); // the entry
+        for (int level = 0; level < 2 && r >= 0; ++level) { // the value's, then the entry's
+            r = sd_bus_message_exit_container(message);
         }
     }
     if (r >= 0) {

@@ -151,8 +151,10 @@ void TrimJob::on_reply(Result<act::FitrimReply> reply) {
         return;
     }
     if (reply->error != 0) {
-        end(TrimPhase::Failed, fmt::format("failed: FITRIM of {} at offset {}: {}", record_.mount,
-                                           under_way_->start, std::strerror(reply->error)));
+        end(TrimPhase::Failed,
+            Error::system(reply->error, fmt::format("failed: FITRIM of {} at offset {}",
+                                                    record_.mount, under_way_->start))
+                .text());
         return;
     }
     ++ranges_;
@@ -184,7 +186,7 @@ void TrimJob::on_reply(Result<act::FitrimReply> reply) {
         },
         this);
     if (r < 0) {
-        end(TrimPhase::Failed, std::string("failed: timer: ") + std::strerror(-r));
+        end(TrimPhase::Failed, Error::system(-r, "failed: timer").text());
         return;
     }
     rest_timer_.reset(timer);

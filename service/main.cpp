@@ -10,7 +10,9 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -19,7 +21,8 @@ namespace {
 
 // systemd hands over the directories it made for the unit, colon-separated where there are several.
 std::string directory_from(const char* variable, const std::string& fallback) {
-    const char* const value = std::getenv(variable);
+    // Nothing in this process changes its environment.
+    const char* const value = std::getenv(variable); // NOLINT(concurrency-mt-unsafe)
     if (value == nullptr || *value == '\0') {
         return fallback;
     }
@@ -27,9 +30,7 @@ std::string directory_from(const char* variable, const std::string& fallback) {
     return text.substr(0, text.find(':'));
 }
 
-} // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     using namespace nvmaint;
     loop::Options options;
     options.version = NVMAINT_VERSION;
@@ -63,4 +64,15 @@ int main(int argc, char** argv) {
     // it down.
     std::cout.flush();
     _exit(status);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& error) { // memory that is not there, or a bug
+        std::fprintf(stderr, "<2>nvmaintd: %s\n", error.what());
+        return 1;
+    }
 }

@@ -134,9 +134,9 @@ std::vector<FlushPoint> flush_series(const Model& model, const std::string& disk
     using Seconds = std::chrono::duration<double>;
     for (const core::FlushSample& sample : model.flush->at(disk).recent) {
         if (sample.flushes > 0) {
-            points.push_back({.seconds = Seconds(sample.end - model.diagnosed).count(),
-                              .milliseconds = static_cast<double>(sample.flush_time.count()) /
-                                              static_cast<double>(sample.flushes)});
+            points.push_back(
+                {.seconds = Seconds(sample.end - model.diagnosed).count(),
+                 .milliseconds = sample.flush_time.count() / static_cast<double>(sample.flushes)});
         }
     }
     return points;

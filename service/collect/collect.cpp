@@ -4,6 +4,7 @@
 #include "collect/controllers.hpp"
 #include "collect/environment.hpp"
 #include "collect/journal.hpp"
+#include "collect/kmod.hpp"
 #include "collect/mounts.hpp"
 #include "collect/probes.hpp"
 #include "collect/text.hpp"
@@ -147,6 +148,8 @@ Result<core::HostSnapshot> collect_host(const HostRoot& root, nvme::NvmeAdmin& a
     snapshot.boots = read_boots(root);
     read_devices(root, admin, options, snapshot);
     snapshot.probes = read_probes(root, snapshot.mounts);
+    snapshot.module = read_kernel_module(root, snapshot.kernel);
+    snapshot.latency = read_recorded_latency(root);
     return snapshot;
 }
 

@@ -33,10 +33,11 @@ constexpr int kMaxLinks = 40; // as the kernel: path_resolution(7)
 
 // What may be written down. Anything else that a reader touches (PID 1's environment, the
 // processor's description) stays on the host; its result is in the manifest.
-constexpr std::array<std::string_view, 15> kRecorded = {
+constexpr std::array<std::string_view, 17> kRecorded = {
     "proc/1/mountinfo",
     "proc/diskstats",
     "proc/cmdline",
+    "proc/modules",
     "proc/sys/kernel/io_uring_disabled",
     "sys/block",
     "sys/class/block",
@@ -44,6 +45,7 @@ constexpr std::array<std::string_view, 15> kRecorded = {
     "sys/class/nvme-subsystem",
     "sys/class/scsi_disk",
     "sys/module",
+    "sys/kernel/security/lockdown",
     "etc/fstab",
     "etc/crypttab",
     "etc/nvmaint",

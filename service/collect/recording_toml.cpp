@@ -292,7 +292,7 @@ Result<std::map<std::string, StatEntry>> parse_stat_toml(std::string_view text,
                                                          const std::string& file) {
     TRY(root, parse(text, file));
     std::map<std::string, StatEntry> entries;
-    TRY(done, for_each_table(root, file, [&](std::string path, Reader& reader) {
+    TRY(done, for_each_table(root, file, [&](const std::string& path, Reader& reader) {
             StatEntry entry{.sys_errno = reader.error_number("errno", false),
                             .unsupported = reader.text("unsupported"),
                             .mtime = std::nullopt};

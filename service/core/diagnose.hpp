@@ -39,11 +39,13 @@ struct DriveView {
     std::string serial;
     std::vector<std::string> disks;
     std::string drive_class = "unknown";
-    std::string flush_source = "none"; // "diskstats", "none"
+    std::string flush_source = "none"; // "module", "diskstats", "none"
     std::string flush_source_why;
     std::string health = "unknown"; // "ok", "unknown", or the worst health finding's severity
     std::optional<double> flush_median_ms;
     std::optional<double> flush_last_ms; // mean of the last second with flushes
+    std::optional<double> flush_p50_ms;  // of all flushes that the module counted
+    std::optional<double> flush_p99_ms;  // likewise
     bool operator==(const DriveView&) const = default;
 };
 

@@ -51,17 +51,37 @@ const BlockDevice* disk_of(const HostSnapshot& snapshot, const std::string& name
     return found == snapshot.block_devices->end() ? nullptr : &found->second;
 }
 
+std::optional<double> in_ms(const std::optional<nanoseconds>& time) {
+    return time ? std::optional<double>(static_cast<double>(time->count()) / 1e6) : std::nullopt;
+}
+
 void show_flush(const HostSnapshot& snapshot, const Memory& memory, DriveView& view) {
     view.flush_source_why = view.disks.empty() ? "no disk" : "counters of its disk were not read";
     for (const auto& name : view.disks) {
         const auto* disk = disk_of(snapshot, name);
         if (disk != nullptr && disk->counters) {
+            const auto module = snapshot.latency.find(name);
+            if (module != snapshot.latency.end() && module->second &&
+                module->second->of(LatencyClass::Flush)) {
+                const DiskLatency& latency = *module->second;
+                const LatencyHistogram& flushes = *latency.of(LatencyClass::Flush);
+                view.flush_source = "module";
+                view.flush_source_why = latency.write_through
+                                            ? "nvmaint.ko; the kernel sends this disk no flushes"
+                                            : "nvmaint.ko: every flush, in a histogram";
+                view.flush_p50_ms = in_ms(quantile(latency.shape, flushes, 0.5));
+                view.flush_p99_ms = in_ms(quantile(latency.shape, flushes, 0.99));
+                continue;
+            }
             const bool counted = disk->counters->flushes.has_value();
             view.flush_source = counted ? "diskstats" : "none";
             view.flush_source_why = counted ? "the disk's counters have flush fields: means, no "
                                               "distribution"
                                             : "the kernel does not count flushes (it does since "
                                               "Linux 5.5)";
+            if (module != snapshot.latency.end() && !module->second) {
+                view.flush_source_why += "; nvmaint.ko: " + module->second.error().text();
+            }
         }
         const auto watch = memory.flush.find(name);
         if (watch != memory.flush.end() && !view.flush_median_ms) {
@@ -315,6 +335,69 @@ void judge_privilege(const HostSnapshot& snapshot, std::vector<Finding>& finding
              "ls -l /dev/nvme[0-9]   # the controllers' nodes are root's alone by default"}});
 }
 
+// Why there is no module, where that is known. It is never needed: information, no more.
+void judge_module(const HostSnapshot& snapshot, std::vector<Finding>& findings) {
+    if (!snapshot.module || !snapshot.controllers || snapshot.controllers->empty()) {
+        return;
+    }
+    const KernelModule& module = *snapshot.module;
+    const std::string kernel = snapshot.kernel.value_or("");
+    Finding f{.id = "svc.kmod", .severity = Severity::Info, .subject = service_subject()};
+    constexpr std::string_view kInstead =
+        "flush times come from the kernel's counters: means, no distribution";
+    if (module.loaded) {
+        const auto odd =
+            std::find_if(snapshot.latency.begin(), snapshot.latency.end(), [](const auto& entry) {
+                return !entry.second && (entry.second.error().kind == ErrorKind::Malformed ||
+                                         entry.second.error().sys_errno == ENOTTY);
+            });
+        if (odd == snapshot.latency.end()) {
+            return;
+        }
+        f.reason = "abi-mismatch";
+        f.summary = fmt::format("the loaded nvmaint.ko is of another version: {}", kInstead);
+        f.evidence = {{"dev/nvmaint", odd->second.error().text()}};
+        f.fix = {"install the module of this version: apt-get install --reinstall nvmaint-dkms; "
+                 "modprobe -r nvmaint; modprobe nvmaint"};
+    } else if (!module.file || !module.source) {
+        return; // where it lies could not be read: nothing follows
+    } else if (module.file->empty() && !*module.source) {
+        f.reason = "not-installed";
+        f.summary = fmt::format("nvmaint.ko is not installed: {}", kInstead);
+        f.evidence = {{"lib/modules/" + kernel, "no nvmaint.ko"}, {"usr/src", "no nvmaint-*"}};
+        f.fix = {"apt-get install nvmaint-dkms   # optional; needs the kernel's headers",
+                 "modprobe nvmaint"};
+    } else if (module.file->empty()) {
+        f.reason = "not-built";
+        f.summary = fmt::format("nvmaint.ko was not built for Linux {}: {}", kernel, kInstead);
+        f.evidence = {{"lib/modules/" + kernel, "no nvmaint.ko"},
+                      {"usr/src", "its source is installed, or it was built for another kernel"}};
+        f.fix = {
+            fmt::format("apt-get install linux-headers-{}; dkms autoinstall -k {}", kernel, kernel),
+            "modprobe nvmaint"};
+    } else if (module.signatures_enforced ||
+               (!module.lockdown.empty() && module.lockdown != "none")) {
+        f.reason = "refused";
+        f.summary = fmt::format("nvmaint.ko is built and not loaded, and this kernel takes signed "
+                                "modules only: {}",
+                                kInstead);
+        f.evidence = {
+            {*module.file, "is there"},
+            {"sys/kernel/security/lockdown",
+             module.lockdown.empty() ? "not there" : module.lockdown},
+            {"sys/module/module/parameters/sig_enforce", module.signatures_enforced ? "Y" : "N"}};
+        f.fix = {"modprobe nvmaint   # says whether its signature is taken",
+                 "if it is refused, enrol the key that dkms signs with: mokutil --import "
+                 "/var/lib/dkms/mok.pub, then reboot and confirm at the console"};
+    } else {
+        f.reason = "not-loaded";
+        f.summary = fmt::format("nvmaint.ko is built and not loaded: {}", kInstead);
+        f.evidence = {{*module.file, "is there"}, {"proc/modules", "no nvmaint"}};
+        f.fix = {"modprobe nvmaint", "echo nvmaint > /etc/modules-load.d/nvmaint.conf   # at boot"};
+    }
+    findings.push_back(std::move(f));
+}
+
 void judge_service(const HostSnapshot& snapshot, std::vector<Finding>& findings) {
     const auto container = container_of(snapshot);
     if (!container.empty()) {
@@ -329,6 +412,7 @@ void judge_service(const HostSnapshot& snapshot, std::vector<Finding>& findings)
         return;
     }
     judge_privilege(snapshot, findings);
+    judge_module(snapshot, findings);
     // 1 leaves it to privileged processes, and the service is one.
     if (snapshot.io_uring_disabled == "2") {
         findings.push_back({.id = "svc.io_uring",

@@ -166,7 +166,7 @@ std::optional<double> write_mean_upper(const FlushSample& s) {
     if (s.writes <= s.flushes) {
         return std::nullopt;
     }
-    const double own = static_cast<double>(s.write_time.count() - s.flush_time.count());
+    const double own = static_cast<double>(s.write_time.count()) - s.flush_time.count();
     return std::max(0.0, own) / static_cast<double>(s.writes - s.flushes);
 }
 
@@ -175,7 +175,7 @@ double wait_share_upper(const FlushSample& s) {
         return 0;
     }
     const double write = static_cast<double>(s.write_time.count()) / static_cast<double>(s.writes);
-    const double flush = static_cast<double>(s.flush_time.count()) / static_cast<double>(s.flushes);
+    const double flush = s.flush_time.count() / static_cast<double>(s.flushes);
     return std::min(1.0, write / flush);
 }
 
@@ -184,7 +184,7 @@ double waits_upper(const FlushSample& s, double wait_share) {
     if (s.flushes == 0) {
         return 0;
     }
-    const double flush_time = static_cast<double>(s.flush_time.count());
+    const double flush_time = s.flush_time.count();
     const double mean = flush_time / static_cast<double>(s.flushes);
     const double waiters = wait_share * static_cast<double>(s.writes);
     const double merged = std::max(0.0, waiters - static_cast<double>(s.flushes));
@@ -205,7 +205,7 @@ std::optional<double> write_mean(const FlushSample& s, double wait_share) {
 // Mean number of requests under way that are neither flushes nor waiting for one. The weighted time
 // is the sum of all completed requests' times since Linux 5.0, flushes included (block/genhd.c).
 double other_depth(const FlushSample& s, double wait_share) {
-    const double other = static_cast<double>(s.weighted_time.count() - s.flush_time.count()) -
+    const double other = static_cast<double>(s.weighted_time.count()) - s.flush_time.count() -
                          waits_upper(s, wait_share);
     return std::max(0.0, other) / to_ms(s.length);
 }
@@ -297,7 +297,7 @@ const FlushSample* flushed_before(const FlushWatch& watch, std::size_t i) {
 // end of the last sample with flushes.
 BootTime pending_from(const FlushSample& s, const FlushSample* last) {
     const BootTime start = s.end - s.length;
-    const BootTime reach = s.end - nanoseconds{s.flush_time};
+    const BootTime reach = s.end - duration_cast<nanoseconds>(s.flush_time);
     if (reach >= start) {
         return start;
     }
@@ -323,7 +323,7 @@ SecondKind judge(const FlushWatch& watch, std::size_t i, const FlushYardstick& y
         return SecondKind::Usual;
     }
     const double seconds_long = to_ms(s.length) / 1000;
-    const double busy = static_cast<double>(s.flush_time.count()) / to_ms(s.end - begun);
+    const double busy = s.flush_time.count() / to_ms(s.end - begun);
     if (static_cast<double>(s.flushes) / seconds_long < kLightShare * y.rate &&
         busy < kLightShare) {
         return SecondKind::Unjudged;
@@ -542,7 +542,7 @@ std::optional<double> flush_mean_ms(const FlushSample& sample) {
     if (!sample.has_flush_counters || sample.flushes == 0) {
         return std::nullopt;
     }
-    return static_cast<double>(sample.flush_time.count()) / static_cast<double>(sample.flushes);
+    return sample.flush_time.count() / static_cast<double>(sample.flushes);
 }
 
 bool far_over(double mean_ms, double usual_ms) {

@@ -19,7 +19,9 @@ struct FlushSample {
     nanoseconds length{}; // of the interval
     bool has_flush_counters = false;
     std::uint64_t flushes = 0;
-    milliseconds flush_time{}; // sum over the flushes that completed
+    // Sum over the flushes that completed: of whole milliseconds from the kernel's counters, exact
+    // from a histogram.
+    std::chrono::duration<double, std::milli> flush_time{};
     std::uint64_t writes = 0;  // block-layer writes, the empty ones that stand for a flush included
     milliseconds write_time{}; // sum; contains the wait of writes that needed a flush first
     std::uint64_t written_bytes = 0;

@@ -3,6 +3,7 @@
 // or says why it is not.
 #pragma once
 
+#include "core/latency.hpp"
 #include "core/time.hpp"
 #include "values/identify.hpp"
 #include "values/result.hpp"
@@ -211,6 +212,16 @@ struct NvmeController {
     bool operator==(const NvmeController&) const = default;
 };
 
+// What files tell of nvmaint.ko.
+struct KernelModule {
+    bool loaded = false;
+    Reading<std::string> file; // for the running kernel, below the root; empty: there is none
+    Reading<bool> source;      // its source is installed, or it was built for another kernel
+    std::string lockdown;      // "none", "integrity", "confidentiality"; empty: the kernel has none
+    bool signatures_enforced = false;
+    bool operator==(const KernelModule&) const = default;
+};
+
 struct HostSnapshot {
     Now now;
     Reading<seconds> uptime;
@@ -240,6 +251,10 @@ struct HostSnapshot {
     std::map<std::string, Reading<FilesystemProbe>> probes; // by mount point
     std::optional<std::string>
         io_uring_disabled; // kernel.io_uring_disabled, where the kernel has it
+    Reading<KernelModule> module;
+    // What the module counted, by disk; the reason where it was asked and did not tell. A disk that
+    // nobody asked for has no entry.
+    std::map<std::string, Reading<DiskLatency>> latency;
     // What this process itself may do, live only: names of capabilities it misses.
     std::vector<std::string> missing_capabilities;
 

@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -44,7 +45,9 @@ int fail(const Error& error) {
 
 report::Style style() {
     report::Style style;
-    style.colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+    // Nothing in this process changes its environment.
+    const char* no_colour = std::getenv("NO_COLOR"); // NOLINT(concurrency-mt-unsafe)
+    style.colour = isatty(STDOUT_FILENO) != 0 && no_colour == nullptr;
     winsize size{};
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
         style.width = std::min<int>(size.ws_col, 120);
@@ -650,5 +653,10 @@ int run(int argc, char** argv) {
 } // namespace nvmaint::ctl
 
 int main(int argc, char** argv) {
-    return nvmaint::ctl::run(argc, argv);
+    try {
+        return nvmaint::ctl::run(argc, argv);
+    } catch (const std::exception& error) { // memory that is not there, or a bug
+        std::fprintf(stderr, "nvmaintctl: %s\n", error.what());
+        return 2;
+    }
 }

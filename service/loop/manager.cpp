@@ -2,6 +2,7 @@
 
 #include "act/hook.hpp"
 #include "bus/server.hpp"
+#include "collect/kmod.hpp"
 #include "config/policy_file.hpp"
 #include "core/alerts.hpp"
 #include "core/decide.hpp"
@@ -46,6 +47,8 @@ using log::MessageId;
 
 // Mounts and devices announce themselves; units, journal and stamps do not, and change slowly.
 constexpr seconds kHostEvery{60};
+constexpr const char* kModuleNode = "/dev/nvmaint";
+constexpr seconds kModuleEvery{5}; // whether it has come meanwhile
 // Bursts of uevents and mounts (a boot, a container start) become one reading.
 constexpr seconds kHostSpacing{2};
 // NVMe recommends no rate; a SMART log costs a drive less than a read, and temperature moves in
@@ -161,6 +164,8 @@ class Manager final : public bus::Handler, public TrimHost {
     void request_host_reading() { host_wanted_ = true; }
     void tick();
     void sample(const Now& now);
+    void attach_module(const Now& now);
+    std::map<std::string, core::LatencyHistogram> read_module();
     void read_host_if_due(const Now& now);
     void take_host(Result<core::HostSnapshot> snapshot);
     void poll_drives(const Now& now);
@@ -213,6 +218,15 @@ class Manager final : public bus::Handler, public TrimHost {
     std::optional<BootTime> host_read_;
     bool host_late_logged_ = false;
     std::map<std::string, Drive> drives_;
+    // Disks for which nvmaint.ko counts: the file that makes it, and what it said last.
+    struct Counted {
+        UniqueFd file;
+        std::optional<core::DiskLatency> last;
+    };
+    std::map<std::string, Counted> counted_;
+    std::map<std::string, Error> not_counted_; // why nvmaint.ko does not, where it is there
+    bool attaching_ = false;
+    std::optional<BootTime> attach_tried_;
     std::map<std::string, core::DiskCounters> counters_;
     std::optional<BootTime> counters_at_;
     BootTime diagnosed_at_{};
@@ -326,6 +340,8 @@ Result<Done> Manager::set_up() {
     }
     r = sd_event_add_signal(
         event, nullptr, SIGHUP,
+        // Where memory ends, so does the process, and systemd starts it again.
+        // NOLINTNEXTLINE(bugprone-exception-escape)
         [](sd_event_source*, const signalfd_siginfo*, void* data) noexcept {
             (void)static_cast<Manager*>(data)
                 ->reload(); // logged inside; nobody waits for the answer
@@ -337,6 +353,7 @@ Result<Done> Manager::set_up() {
     }
     r = sd_event_add_time_relative(
         event, &tick_source_, CLOCK_BOOTTIME, 0, 1000,
+        // NOLINTNEXTLINE(bugprone-exception-escape): as above
         [](sd_event_source* source, std::uint64_t, void* data) noexcept {
             static_cast<Manager*>(data)->tick();
             sd_event_source_set_time_relative(source, 1000000);
@@ -452,9 +469,8 @@ void Manager::stop() {
 
 void Manager::tick() {
     const Now now = clocks();
-    if (server_ && sd_bus_is_open(bus_.get()) <= 0) {
-        connect_bus();
-    } else if (!server_ && --bus_wait_ == 0) {
+    const bool cut_off = server_ && sd_bus_is_open(bus_.get()) <= 0;
+    if (cut_off || (!server_ && --bus_wait_ == 0)) {
         connect_bus();
     }
     if (exit_status_ != 0) {
@@ -462,6 +478,7 @@ void Manager::tick() {
         sd_event_exit(event_.get(), exit_status_);
         return;
     }
+    attach_module(now);
     sample(now);
     read_host_if_due(now);
     poll_drives(now);
@@ -475,7 +492,82 @@ void Manager::tick() {
 // ---- collecting
 // -------------------------------------------------------------------------------------------------------
 
+// nvmaint.ko may come, go and come back, and so may disks. A disk is opened for it, which is for a
+// worker.
+void Manager::attach_module(const Now& now) {
+    if (attaching_ || !snapshot_valid_ || !snapshot_.block_devices ||
+        (attach_tried_ && now.boot - *attach_tried_ < kModuleEvery)) {
+        return;
+    }
+    attach_tried_ = now.boot;
+    std::vector<std::string> disks;
+    for (const auto& [name, device] : *snapshot_.block_devices) {
+        if (!device.nvme_controller.empty() && device.partition_of.empty() &&
+            !counted_.contains(name)) {
+            disks.push_back(name);
+        }
+    }
+    if (disks.empty()) {
+        return;
+    }
+    if (access(kModuleNode, F_OK) != 0) {
+        not_counted_.clear(); // its absence is told by svc.kmod
+        return;
+    }
+    attaching_ = host_worker_->post("attaching nvmaint.ko", [this, disks]() -> Mailbox::Completion {
+        std::map<std::string, std::shared_ptr<Result<UniqueFd>>> files; // completions are copied
+        for (const std::string& disk : disks) {
+            files[disk] =
+                std::make_shared<Result<UniqueFd>>(collect::attach_kmod(kModuleNode, disk, ""));
+        }
+        return [this, files] {
+            attaching_ = false;
+            for (const auto& [disk, file] : files) {
+                if (*file) {
+                    counted_[disk] = Counted{.file = std::move(**file), .last = std::nullopt};
+                    not_counted_.erase(disk);
+                } else {
+                    not_counted_.insert_or_assign(disk, file->error());
+                }
+            }
+            diagnose_wanted_ = true;
+        };
+    });
+}
+
+// What the module counted since it was read last: the flushes, by disk.
+std::map<std::string, core::LatencyHistogram> Manager::read_module() {
+    std::map<std::string, core::LatencyHistogram> since;
+    snapshot_.latency.clear();
+    for (const auto& [disk, why] : not_counted_) {
+        snapshot_.latency[disk] = why;
+    }
+    for (auto entry = counted_.begin(); entry != counted_.end();) {
+        auto& [disk, counted] = *entry;
+        Result<core::DiskLatency> latency = collect::read_kmod(counted.file.get());
+        if (!latency || latency->gone) {
+            if (!latency) {
+                not_counted_.insert_or_assign(disk, latency.error());
+            }
+            entry = counted_.erase(entry); // a disk that comes back is attached anew
+            continue;
+        }
+        const auto& now = latency->of(core::LatencyClass::Flush);
+        if (counted.last && now && counted.last->of(core::LatencyClass::Flush)) {
+            if (auto flushes = core::between(latency->shape,
+                                             *counted.last->of(core::LatencyClass::Flush), *now)) {
+                since.emplace(disk, std::move(*flushes));
+            }
+        }
+        counted.last = *latency;
+        snapshot_.latency[disk] = std::move(*latency);
+        ++entry;
+    }
+    return since;
+}
+
 void Manager::sample(const Now& now) {
+    const std::map<std::string, core::LatencyHistogram> flushes = read_module();
     Result<std::map<std::string, core::DiskCounters>> next = collect::read_diskstats(root_);
     if (!next) {
         counters_at_.reset(); // a gap; the next reading starts anew
@@ -493,7 +585,12 @@ void Manager::sample(const Now& now) {
             if (before == counters_.end() || !wanted) {
                 continue;
             }
-            if (const auto each = core::sample_between(before->second, after, now.boot, length)) {
+            if (auto each = core::sample_between(before->second, after, now.boot, length)) {
+                if (const auto exact = flushes.find(disk); exact != flushes.end()) {
+                    each->has_flush_counters = true;
+                    each->flushes = exact->second.count;
+                    each->flush_time = exact->second.sum;
+                }
                 core::FlushWatch& watch = memory_.flush[disk];
                 const bool stalled_before = watch.ongoing.has_value();
                 watch.add(*each);
@@ -538,6 +635,11 @@ void Manager::take_host(Result<core::HostSnapshot> snapshot) {
         });
     }
     const Now now = clocks();
+    for (const auto& [disk, counted] : counted_) { // until the next second reads it again
+        if (counted.last) {
+            snapshot_.latency[disk] = *counted.last;
+        }
+    }
     poll_drives(now);
     merge_drives();
     diagnose_wanted_ = true;
@@ -1119,6 +1221,10 @@ void Manager::write_metrics(const Now& now) {
             if (const auto found = counters_.find(disk); found != counters_.end()) {
                 input.counters[disk] = found->second;
                 input.drive_identity[disk] = core::drive_identity(drive);
+                if (const auto counted = counted_.find(disk);
+                    counted != counted_.end() && counted->second.last) {
+                    input.latency[disk] = *counted->second.last;
+                }
             }
         }
         if (snapshot_.controllers && snapshot_.controllers->contains(drive.name)) {

@@ -69,6 +69,12 @@ ordered_json drive_json(const core::DriveView& drive) {
     if (drive.flush_last_ms) {
         out["flush_now_ms"] = *drive.flush_last_ms;
     }
+    if (drive.flush_p50_ms) {
+        out["flush_p50_ms"] = *drive.flush_p50_ms;
+    }
+    if (drive.flush_p99_ms) {
+        out["flush_p99_ms"] = *drive.flush_p99_ms;
+    }
     return out;
 }
 
@@ -332,6 +338,8 @@ void read_drive(Fields& from, core::DriveView& into) {
     from.text("flush_source_why", into.flush_source_why, false);
     from.number("flush_usual_ms", into.flush_median_ms);
     from.number("flush_now_ms", into.flush_last_ms);
+    from.number("flush_p50_ms", into.flush_p50_ms);
+    from.number("flush_p99_ms", into.flush_p99_ms);
 }
 
 void read_summary(Fields& from, core::FlushSummary& into) {

@@ -18,6 +18,7 @@ constexpr double milliseconds_per_second = 1000;
 constexpr std::uint64_t sector_bytes = 512; // of the block layer's counters, on any disk
 constexpr double data_unit_bytes = 512000;  // NVM Express Base 2.0, SMART log: 1000 x 512
 constexpr double seconds_per_hour = 3600;
+constexpr double nanoseconds_per_second = 1e9;
 
 // A trim proves that space reaches the drive when the discard counters of the disks moved by at
 // least this share of what the filesystem asked for. Judgement: rounding to the granularity of the
@@ -175,8 +176,8 @@ void write_counters(std::string& out, const MetricsInput& input) {
         return c.flushes ? Sample(static_cast<double>(c.flushes->count)) : std::nullopt;
     });
     counter("nvmaint_flush_seconds_total",
-            "Time that completed flushes took, summed. The kernel's counters give this sum and no "
-            "distribution, so there is no histogram of flush latency from them.",
+            "Time that completed flushes took, summed, by the kernel's counters. They have no "
+            "distribution: where nvmaint.ko counts, there is a histogram too.",
             [&](const Counters& c) {
                 return c.flushes ? Sample(seconds(c.flushes->ms)) : std::nullopt;
             });
@@ -210,6 +211,57 @@ void write_counters(std::string& out, const MetricsInput& input) {
         in_flight.sample({{"drive", identity_of(input, disk)}, {"device", disk}},
                          counters.in_flight);
     }
+}
+
+// One limit an octave, from 1.024 us to 68.7 s: counts at them are exact, and a series of each of
+// the 416 buckets between them would be more than anybody stores.
+void write_histogram(std::string& out, const MetricsInput& input, core::LatencyClass kind,
+                     const std::string& name, std::string_view help) {
+    bool begun = false;
+    for (const auto& [disk, latency] : input.latency) {
+        const std::optional<core::LatencyHistogram>& counted = latency.of(kind);
+        if (!counted || counted->buckets.size() != latency.shape.buckets()) {
+            continue;
+        }
+        if (!begun) {
+            out += fmt::format("# HELP {} {}\n# TYPE {} histogram\n", name, help, name);
+            begun = true;
+        }
+        const std::string labels = fmt::format(
+            "drive=\"{}\",device=\"{}\"", label_text(identity_of(input, disk)), label_text(disk));
+        std::uint64_t below = 0;
+        const std::size_t octave = std::size_t{1} << latency.shape.sub_bits;
+        for (std::size_t i = 0; i + 1 < counted->buckets.size(); ++i) {
+            below += counted->buckets[i];
+            if (i % octave == 0) {
+                out += fmt::format(
+                    "{}_bucket{{{},le=\"{:.9g}\"}} {}\n", name, labels,
+                    static_cast<double>(latency.shape.high_ns(i)) / nanoseconds_per_second, below);
+            }
+        }
+        // Read one after the other while requests complete: the buckets are what adds up.
+        below += counted->buckets.back();
+        out +=
+            fmt::format("{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_sum{{{1}}} {3}\n"
+                        "{0}_count{{{1}}} {2}\n",
+                        name, labels, below, std::chrono::duration<double>(counted->sum).count());
+    }
+}
+
+void write_latency(std::string& out, const MetricsInput& input) {
+    using core::LatencyClass;
+    write_histogram(out, input, LatencyClass::Flush, "nvmaint_flush_latency_seconds",
+                    "How long the disk took for a flush, counted by nvmaint.ko.");
+    write_histogram(out, input, LatencyClass::FlushWait, "nvmaint_flush_wait_latency_seconds",
+                    "How long a submitter waited for its flush, other flushes included.");
+    write_histogram(out, input, LatencyClass::FuaWrite, "nvmaint_fua_write_latency_seconds",
+                    "How long the disk took for a write with FUA.");
+    write_histogram(out, input, LatencyClass::Write, "nvmaint_write_latency_seconds",
+                    "How long the disk took for a write without FUA.");
+    write_histogram(out, input, LatencyClass::Read, "nvmaint_read_latency_seconds",
+                    "How long the disk took for a read.");
+    write_histogram(out, input, LatencyClass::Discard, "nvmaint_discard_latency_seconds",
+                    "How long the disk took for a discard.");
 }
 
 void write_trims(std::string& out, const MetricsInput& input) {
@@ -337,6 +389,7 @@ std::string metrics_text(const MetricsInput& input) {
     write_service(out, input);
     write_drives(out, input);
     write_counters(out, input);
+    write_latency(out, input);
     write_trims(out, input);
     write_health(out, input);
     return out;

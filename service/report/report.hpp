@@ -35,6 +35,7 @@ struct MetricsInput {
     std::vector<core::TrimRecord> trims;
     std::map<std::string, nvme::SmartLog> smart; // by controller
     std::string version;
+    std::map<std::string, core::DiskLatency> latency; // by disk, where a histogram is kept
 };
 // Prometheus text exposition format 0.0.4. A quantity that is unknown has no sample.
 [[nodiscard]] std::string metrics_text(const MetricsInput& input);

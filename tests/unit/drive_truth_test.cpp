@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 namespace nvmaint::core {
 namespace {
 
@@ -157,6 +159,80 @@ TEST(DriveTruth, AMissingCapabilityMattersWhereThereIsADrive) {
     h.missing_capabilities = {"CAP_SYS_ADMIN"};
     EXPECT_THAT(lines(h), ElementsAre("warning svc.privilege - service nvmaintd.service -"));
     h.controllers->clear();
+    EXPECT_THAT(lines(h), IsEmpty());
+}
+
+TEST(DriveTruth, TheModuleIsTheBetterSource) {
+    auto h = with_drive();
+    DiskLatency latency;
+    LatencyHistogram flush;
+    flush.count = 100;
+    flush.buckets.resize(latency.shape.buckets());
+    flush.buckets[latency.shape.index_of(2'000'000)] = 98;
+    flush.buckets[latency.shape.index_of(15'000'000)] = 2;
+    flush.max = milliseconds{15};
+    latency.classes[static_cast<std::size_t>(LatencyClass::Flush)] = flush;
+    h.latency["nvme0n1"] = latency;
+    EXPECT_EQ(view(h).flush_source, "module");
+    EXPECT_NEAR(view(h).flush_p50_ms.value(), 2, 0.064);
+    EXPECT_NEAR(view(h).flush_p99_ms.value(), 15, 0.48);
+}
+
+TEST(DriveTruth, WhereTheModuleFailsDiskstatsServesAndSaysWhy) {
+    auto h = with_drive();
+    h.latency["nvme0n1"] = Error::system(EOPNOTSUPP, "attaching nvme0n1");
+    EXPECT_EQ(view(h).flush_source, "diskstats");
+    EXPECT_THAT(view(h).flush_source_why, HasSubstr("attaching nvme0n1"));
+    EXPECT_FALSE(view(h).flush_p99_ms);
+}
+
+struct ModuleCase {
+    const char* name;
+    KernelModule module;
+    const char* line; // nullptr: no finding
+};
+class WhyNoModule : public testing::TestWithParam<ModuleCase> {};
+TEST_P(WhyNoModule, IsSaidAsFarAsItIsKnown) {
+    auto h = with_drive();
+    h.module = GetParam().module;
+    if (GetParam().line == nullptr) {
+        EXPECT_THAT(lines(h), IsEmpty());
+    } else {
+        EXPECT_THAT(lines(h), ElementsAre(HasSubstr(GetParam().line)));
+        EXPECT_FALSE(judge_drives(h, {}).findings.at(0).fix.empty());
+    }
+}
+const Error kUnread = Error::system(EACCES, "lib/modules");
+INSTANTIATE_TEST_SUITE_P(
+    Files, WhyNoModule,
+    testing::Values(
+        ModuleCase{"loaded", {.loaded = true, .file = std::string("x"), .source = true}, nullptr},
+        ModuleCase{"absent", {.file = std::string(), .source = false}, "not-installed"},
+        ModuleCase{"no_source", {.file = std::string(), .source = true}, "not-built"},
+        ModuleCase{"built", {.file = std::string("x"), .source = true}, "not-loaded"},
+        ModuleCase{
+            "open", {.file = std::string("x"), .source = true, .lockdown = "none"}, "not-loaded"},
+        ModuleCase{"locked",
+                   {.file = std::string("x"), .source = true, .lockdown = "integrity"},
+                   "refused"},
+        ModuleCase{"signed",
+                   {.file = std::string("x"), .source = true, .signatures_enforced = true},
+                   "refused"},
+        ModuleCase{"unread", {.file = kUnread, .source = false}, nullptr},
+        ModuleCase{"unread_source", {.file = std::string(), .source = kUnread}, nullptr}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(DriveTruth, AModuleOfAnotherVersionIsAMismatch) {
+    auto h = with_drive();
+    h.module = KernelModule{.loaded = true, .file = std::string("x"), .source = true};
+    h.latency["nvme0n1"] = Error::make(ErrorKind::Malformed, "snapshot of nvmaint.ko: 8 bytes");
+    EXPECT_THAT(lines(h), ElementsAre(HasSubstr("abi-mismatch")));
+}
+
+TEST(DriveTruth, NobodyMissesAModuleWithoutADrive) {
+    auto h = host::plain();
+    h.controllers = std::map<std::string, NvmeController>{};
+    h.module = KernelModule{.file = std::string(), .source = false};
     EXPECT_THAT(lines(h), IsEmpty());
 }
 

@@ -75,7 +75,7 @@ class Series {
         out.discards = s.discarded == 0 ? 0 : 1;
         out.discarded_bytes = s.discarded;
         out.weighted_time =
-            out.flush_time + out.write_time +
+            std::chrono::duration_cast<core::milliseconds>(out.flush_time) + out.write_time +
             core::milliseconds{static_cast<std::int64_t>(1000 * s.length_s * s.other_depth)};
         return out;
     }

@@ -33,8 +33,8 @@ FlushSample plain(int end_s, std::uint64_t flushes, int flush_ms) {
     s.flushes = flushes;
     s.flush_time = milliseconds{flush_ms};
     s.writes = flushes;
-    s.write_time = s.flush_time;
-    s.weighted_time = 2 * s.flush_time;
+    s.write_time = milliseconds{flush_ms};
+    s.weighted_time = milliseconds{2 * flush_ms};
     return s;
 }
 
@@ -468,7 +468,7 @@ TEST_P(FlushWatchWaiters, DoNotPassForSlowWrites) {
         const double data = fsyncs * w.writes_per_fsync;
         s.writes = static_cast<std::uint64_t>(fsyncs + data);
         s.write_time = milliseconds{static_cast<int>(wait + data * 0.05)};
-        s.weighted_time = s.write_time + s.flush_time;
+        s.weighted_time = s.write_time + std::chrono::duration_cast<milliseconds>(s.flush_time);
         watch.add(s);
     };
     for (int i = 0; i < 60; ++i) {

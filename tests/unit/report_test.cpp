@@ -387,6 +387,37 @@ TEST(Metrics, AreInBaseUnitsWithStableLabels) {
     EXPECT_THAT(text, Not(HasSubstr("nvmaint_flush_latency_seconds")));
 }
 
+TEST(Metrics, AHistogramHasOneLimitAnOctave) {
+    MetricsInput input = metrics_input();
+    core::DiskLatency latency;
+    core::LatencyHistogram flush;
+    flush.buckets.resize(latency.shape.buckets());
+    flush.buckets[0] = 1;                                      // below 1.024 us
+    flush.buckets[latency.shape.index_of(2'000'000)] = 5;      // 2 ms
+    flush.buckets[latency.shape.index_of((1 << 21) - 1)] += 1; // the end of that octave
+    flush.buckets[latency.shape.index_of(1 << 21)] += 1;       // the beginning of the next
+    flush.buckets.back() = 2;                                  // beyond 68.7 s
+    flush.count = 10;
+    flush.sum = std::chrono::milliseconds{150500};
+    latency.classes[static_cast<std::size_t>(core::LatencyClass::Flush)] = flush;
+    input.latency = {{"nvme1n1", latency}};
+    const std::string text = metrics_text(input);
+    const std::string disk = "drive=\"KXG60ZNV1T02 S1\",device=\"nvme1n1\"";
+    for (const std::string& line :
+         {"# TYPE nvmaint_flush_latency_seconds histogram\n"s,
+          "nvmaint_flush_latency_seconds_bucket{" + disk + ",le=\"1.024e-06\"} 1\n",
+          "nvmaint_flush_latency_seconds_bucket{" + disk + ",le=\"0.001048576\"} 1\n",
+          "nvmaint_flush_latency_seconds_bucket{" + disk + ",le=\"0.002097152\"} 7\n",
+          "nvmaint_flush_latency_seconds_bucket{" + disk + ",le=\"0.004194304\"} 8\n",
+          "nvmaint_flush_latency_seconds_bucket{" + disk + ",le=\"68.7194767\"} 8\n",
+          "nvmaint_flush_latency_seconds_bucket{" + disk + ",le=\"+Inf\"} 10\n",
+          "nvmaint_flush_latency_seconds_sum{" + disk + "} 150.5\n",
+          "nvmaint_flush_latency_seconds_count{" + disk + "} 10\n"}) {
+        EXPECT_THAT(text, HasSubstr(line));
+    }
+    EXPECT_THAT(text, Not(HasSubstr("nvmaint_read_latency_seconds"))); // not counted
+}
+
 TEST(Metrics, WhatIsNotReportedHasNoSample) {
     MetricsInput input = metrics_input();
     input.smart["nvme1"] = {}; // an emulated controller: all zero

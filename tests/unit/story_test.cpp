@@ -156,7 +156,7 @@ class World {
         s.writes = 2 * flushes_;
         s.write_time = milliseconds{
             static_cast<std::int64_t>(std::floor(write_ms_) - std::floor(write_told_))};
-        s.weighted_time = s.flush_time + s.write_time;
+        s.weighted_time = std::chrono::duration_cast<milliseconds>(s.flush_time) + s.write_time;
         flushes_ = 0;
         flush_told_ = flush_ms_;
         write_told_ = write_ms_;

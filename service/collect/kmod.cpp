@@ -1,6 +1,7 @@
 #include "collect/kmod.hpp"
 
 #include "admin/open_in_root.hpp"
+#include "collect/diskstats.hpp"
 
 #include "uapi/nvmaint.h"
 
@@ -264,6 +265,12 @@ Result<UniqueFd> attach_kmod(const std::string& node, const std::string& disk,
         return Error::system(errno, node + ": attaching " + (path.empty() ? disk : path));
     }
     return file;
+}
+
+Result<std::vector<std::string>> paths_of_head(const HostRoot& root, const std::string& head) {
+    TRY(disks, root.list("sys/block"));
+    std::erase_if(disks, [&](const std::string& disk) { return head_of_path(disk) != head; });
+    return disks;
 }
 
 Result<core::DiskLatency> read_kmod(int fd) {

@@ -32,6 +32,10 @@ read_recorded_latency(const HostRoot& root);
 // ENOENT without the module, EPERM without CAP_PERFMON; EOPNOTSUPP for a disk without requests).
 [[nodiscard]] Result<UniqueFd> attach_kmod(const std::string& node, const std::string& disk,
                                            const std::string& path);
+// The hidden disks that are the paths of a multipath head ("nvme0n1" -> "nvme0c0n1", ...), sorted;
+// empty for any other disk. Errors: those of the root.
+[[nodiscard]] Result<std::vector<std::string>> paths_of_head(const HostRoot& root,
+                                                             const std::string& head);
 // From such a descriptor; memory only, no device I/O. Errors: System, Malformed.
 [[nodiscard]] Result<core::DiskLatency> read_kmod(int fd);
 

@@ -61,6 +61,10 @@ constexpr double kBaselineSteady = 1.25;
 
 constexpr char kDiskstats[] = "proc/diskstats";
 
+// A single flush that is out for so long is worth a word. Judgement: the longest that a client
+// drive was seen to take for one while it collected is a third of a second.
+constexpr nanoseconds kOutstanding = std::chrono::seconds{3};
+
 bool contains(const std::vector<std::string>& list, const std::string& item) {
     return std::find(list.begin(), list.end(), item) != list.end();
 }
@@ -456,6 +460,76 @@ void judge_degraded(const Disk& disk, const FlushWatch& watch, std::vector<Findi
     findings.push_back(std::move(f));
 }
 
+// ---- flushes that do not return, where the module sees them one by one ----
+
+constexpr char kModule[] = "dev/nvmaint";
+
+std::string seconds_text(nanoseconds time) {
+    return fmt::format("{:.1f} s", std::chrono::duration<double>(time).count());
+}
+
+const DiskLatency* latency_of(const Disk& disk) {
+    const auto found = disk.snapshot.latency.find(disk.name);
+    return found == disk.snapshot.latency.end() || !found->second ? nullptr : &*found->second;
+}
+
+// Counters of completed flushes know nothing of one that is out. An ordinary stall is told by
+// judge_stalls(), and once is enough.
+void judge_outstanding(const Disk& disk, std::vector<Finding>& findings) {
+    const DiskLatency* latency = latency_of(disk);
+    if (latency == nullptr || !latency->of(LatencyClass::Flush) ||
+        latency->of(LatencyClass::Flush)->oldest < kOutstanding) {
+        return;
+    }
+    const nanoseconds age = latency->of(LatencyClass::Flush)->oldest;
+    const std::string seen = fmt::format("a flush of {} was issued {} ago and has not completed",
+                                         disk.name, seconds_text(age));
+    for (Finding& told : findings) {
+        if (told.id == "flush.device-stall" && told.subject.name == disk.name) {
+            told.evidence.push_back({kModule, seen});
+            return;
+        }
+    }
+    Finding f = finding_on(disk, "flush.device-stall", Severity::Warning);
+    f.summary = fmt::format("a flush of {} has been out for {}: every commit waits for it",
+                            disk.name, seconds_text(age));
+    f.evidence.push_back({kModule, seen});
+    f.fix.push_back(fmt::format("look at the drive: journalctl -k -g nvme; nvme smart-log /dev/{}",
+                                disk.controller == nullptr ? disk.name : disk.controller->name));
+    set_since(f, disk, disk.snapshot.now.wall - std::chrono::duration_cast<microseconds>(age));
+    findings.push_back(std::move(f));
+}
+
+// A flush that ran into the timeout of the NVMe driver was aborted by a reset. On a path of a
+// multipath head it is then completed as if it had succeeded and never sent again: the flush has no
+// bio to be failed over (drivers/nvme/host/multipath.c, nvme_failover_req(); seen on Linux 6.1 and
+// 7.3). Elsewhere it is sent again; from here the two cannot be told apart.
+void judge_durability(const Disk& disk, std::vector<Finding>& findings) {
+    const DiskLatency* latency = latency_of(disk);
+    const auto& timeout = disk.device->queue.io_timeout;
+    if (latency == nullptr || !latency->of(LatencyClass::Flush) || !timeout || *timeout == 0) {
+        return;
+    }
+    const LatencyHistogram& flushes = *latency->of(LatencyClass::Flush);
+    const nanoseconds limit = milliseconds{static_cast<std::int64_t>(*timeout)};
+    const nanoseconds longest = std::max(flushes.max, flushes.oldest);
+    if (longest < limit) {
+        return;
+    }
+    Finding f = finding_on(disk, "flush.durability-unknown", Severity::Critical);
+    f.summary = fmt::format("a flush of {} took {}, as long as the driver waits before it resets "
+                            "the drive: what was committed then may not be on it",
+                            disk.name, seconds_text(longest));
+    f.evidence.push_back({kModule, fmt::format("longest flush {}, {} requeues",
+                                               seconds_text(longest), flushes.requeues)});
+    f.evidence.push_back(
+        {fmt::format("sys/block/{}/queue/io_timeout", disk.name), fmt::format("{} ms", *timeout)});
+    f.fix.push_back("check the database against a replica or its own checksums; the kernel's log "
+                    "has the reset: journalctl -k -g 'nvme.*timeout'");
+    set_since(f, disk, disk.snapshot.now.wall);
+    findings.push_back(std::move(f));
+}
+
 // ---- what the host itself gets wrong ----
 
 void judge_telemetry(const Disk& disk, std::vector<Finding>& findings) {
@@ -543,6 +617,8 @@ std::vector<Finding> judge_flush(const HostSnapshot& snapshot, const Memory& mem
             judge_stalls(disk, watch->second, findings);
             judge_degraded(disk, watch->second, findings);
         }
+        judge_outstanding(disk, findings);
+        judge_durability(disk, findings);
     }
     return findings;
 }

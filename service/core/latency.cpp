@@ -96,6 +96,52 @@ std::optional<LatencyHistogram> between(const HistogramShape& shape, const Laten
     return out;
 }
 
+void add(LatencyHistogram& into, const LatencyHistogram& from) {
+    into.count += from.count;
+    into.sum += from.sum;
+    into.max = std::max(into.max, from.max);
+    into.errors += from.errors;
+    into.requeues += from.requeues;
+    into.in_flight += from.in_flight;
+    into.oldest = std::max(into.oldest, from.oldest);
+    for (std::size_t i = 0; i < into.buckets.size() && i < from.buckets.size(); ++i) {
+        into.buckets[i] += from.buckets[i];
+    }
+}
+
+std::optional<DiskLatency> joined(const std::string& disk, const std::vector<DiskLatency>& paths) {
+    if (paths.empty()) {
+        return std::nullopt;
+    }
+    DiskLatency out = paths.front();
+    out.disk = disk;
+    for (std::size_t i = 1; i < paths.size(); ++i) {
+        const DiskLatency& path = paths[i];
+        if (path.shape != out.shape) {
+            return std::nullopt;
+        }
+        out.now = std::max(out.now, path.now);
+        out.attached = std::max(out.attached, path.attached); // all count since then
+        out.diskseq = 0;                                      // of no single one
+        out.gone = out.gone && path.gone;
+        out.write_through = out.write_through || path.write_through;
+        out.waits_unknown = out.waits_unknown || path.waits_unknown;
+        out.unseen += path.unseen;
+        out.events += path.events;
+        out.slow.insert(out.slow.end(), path.slow.begin(), path.slow.end());
+        for (std::size_t kind = 0; kind < kLatencyClasses; ++kind) {
+            if (out.classes[kind] && path.classes[kind]) {
+                add(*out.classes[kind], *path.classes[kind]);
+            } else {
+                out.classes[kind].reset();
+            }
+        }
+    }
+    std::sort(out.slow.begin(), out.slow.end(),
+              [](const SlowFlush& a, const SlowFlush& b) { return a.start < b.start; });
+    return out;
+}
+
 std::string_view to_string(LatencyClass kind) {
     switch (kind) {
     case LatencyClass::Flush:

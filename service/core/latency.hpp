@@ -62,6 +62,9 @@ struct LatencyHistogram {
 [[nodiscard]] std::optional<LatencyHistogram>
 between(const HistogramShape& shape, const LatencyHistogram& before, const LatencyHistogram& after);
 
+// Adds what a second disk counted, such as another path of the same one. The shapes are equal.
+void add(LatencyHistogram& into, const LatencyHistogram& from);
+
 enum class LatencyClass {
     Flush,     // the device's: from issue to completion
     FlushWait, // the submitter's, waiting for other flushes included
@@ -106,5 +109,10 @@ struct DiskLatency {
         return classes[static_cast<std::size_t>(kind)];
     }
 };
+
+// The paths of one multipath disk as one: a class counts where every path counts it, and the disk
+// is gone when all paths are. Nothing without a path, or where their shapes differ.
+[[nodiscard]] std::optional<DiskLatency> joined(const std::string& disk,
+                                                const std::vector<DiskLatency>& paths);
 
 } // namespace nvmaint::core

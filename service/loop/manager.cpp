@@ -2,6 +2,7 @@
 
 #include "act/hook.hpp"
 #include "bus/server.hpp"
+#include "collect/diskstats.hpp"
 #include "collect/kmod.hpp"
 #include "config/policy_file.hpp"
 #include "core/alerts.hpp"
@@ -48,7 +49,8 @@ using log::MessageId;
 // Mounts and devices announce themselves; units, journal and stamps do not, and change slowly.
 constexpr seconds kHostEvery{60};
 constexpr const char* kModuleNode = "/dev/nvmaint";
-constexpr seconds kModuleEvery{5}; // whether it has come meanwhile
+constexpr seconds kModuleEvery{5};  // whether it has come meanwhile
+constexpr seconds kModuleAgain{60}; // for a disk that it refused
 // Bursts of uevents and mounts (a boot, a container start) become one reading.
 constexpr seconds kHostSpacing{2};
 // NVMe recommends no rate; a SMART log costs a drive less than a read, and temperature moves in
@@ -218,15 +220,17 @@ class Manager final : public bus::Handler, public TrimHost {
     std::optional<BootTime> host_read_;
     bool host_late_logged_ = false;
     std::map<std::string, Drive> drives_;
-    // Disks for which nvmaint.ko counts: the file that makes it, and what it said last.
+    // Disks for which nvmaint.ko counts: the files that make it, one for each path of a multipath
+    // head, and what they said last.
     struct Counted {
-        UniqueFd file;
+        std::vector<UniqueFd> files;
         std::optional<core::DiskLatency> last;
     };
     std::map<std::string, Counted> counted_;
     std::map<std::string, Error> not_counted_; // why nvmaint.ko does not, where it is there
     bool attaching_ = false;
     std::optional<BootTime> attach_tried_;
+    std::optional<BootTime> attach_failed_;
     std::map<std::string, core::DiskCounters> counters_;
     std::optional<BootTime> counters_at_;
     BootTime diagnosed_at_{};
@@ -492,47 +496,78 @@ void Manager::tick() {
 // ---- collecting
 // -------------------------------------------------------------------------------------------------------
 
-// nvmaint.ko may come, go and come back, and so may disks. A disk is opened for it, which is for a
-// worker.
+// In a worker: opening a disk may wait for it.
+Result<std::vector<UniqueFd>> attach(const collect::HostRoot& root, const std::string& disk) {
+    TRY(paths, collect::paths_of_head(root, disk));
+    if (paths.empty()) {
+        paths.emplace_back(); // the disk itself
+    }
+    std::vector<UniqueFd> files;
+    for (const std::string& path : paths) {
+        TRY(file, collect::attach_kmod(kModuleNode, disk, path));
+        files.push_back(std::move(file));
+    }
+    return files;
+}
+
+// nvmaint.ko may come, go and come back, and so may disks.
 void Manager::attach_module(const Now& now) {
     if (attaching_ || !snapshot_valid_ || !snapshot_.block_devices ||
         (attach_tried_ && now.boot - *attach_tried_ < kModuleEvery)) {
         return;
     }
     attach_tried_ = now.boot;
+    if (access(kModuleNode, F_OK) != 0) {
+        not_counted_.clear(); // its absence is told by svc.kmod
+        return;
+    }
+    // What was refused is seldom taken the next moment.
+    const bool again = !attach_failed_ || now.boot - *attach_failed_ >= kModuleAgain;
     std::vector<std::string> disks;
     for (const auto& [name, device] : *snapshot_.block_devices) {
         if (!device.nvme_controller.empty() && device.partition_of.empty() &&
-            !counted_.contains(name)) {
+            collect::head_of_path(name).empty() && !counted_.contains(name) &&
+            (again || !not_counted_.contains(name))) {
             disks.push_back(name);
         }
     }
     if (disks.empty()) {
         return;
     }
-    if (access(kModuleNode, F_OK) != 0) {
-        not_counted_.clear(); // its absence is told by svc.kmod
-        return;
-    }
     attaching_ = host_worker_->post("attaching nvmaint.ko", [this, disks]() -> Mailbox::Completion {
-        std::map<std::string, std::shared_ptr<Result<UniqueFd>>> files; // completions are copied
+        // Completions are copied, descriptors are not.
+        std::map<std::string, std::shared_ptr<Result<std::vector<UniqueFd>>>> attached;
         for (const std::string& disk : disks) {
-            files[disk] =
-                std::make_shared<Result<UniqueFd>>(collect::attach_kmod(kModuleNode, disk, ""));
+            attached[disk] = std::make_shared<Result<std::vector<UniqueFd>>>(attach(root_, disk));
         }
-        return [this, files] {
+        return [this, attached] {
             attaching_ = false;
-            for (const auto& [disk, file] : files) {
-                if (*file) {
-                    counted_[disk] = Counted{.file = std::move(**file), .last = std::nullopt};
+            for (const auto& [disk, files] : attached) {
+                if (*files) {
+                    counted_[disk] = Counted{.files = std::move(**files), .last = std::nullopt};
                     not_counted_.erase(disk);
                 } else {
-                    not_counted_.insert_or_assign(disk, file->error());
+                    not_counted_.insert_or_assign(disk, files->error());
+                    attach_failed_ = clocks().boot;
                 }
             }
             diagnose_wanted_ = true;
         };
     });
+}
+
+Result<core::DiskLatency> read_counted(const std::string& disk,
+                                       const std::vector<UniqueFd>& files) {
+    std::vector<core::DiskLatency> paths;
+    for (const UniqueFd& file : files) {
+        TRY(latency, collect::read_kmod(file.get()));
+        paths.push_back(std::move(latency));
+    }
+    std::optional<core::DiskLatency> all = core::joined(disk, paths);
+    if (!all) {
+        return Error::make(ErrorKind::Malformed, disk + ": its paths are counted differently");
+    }
+    return std::move(*all);
 }
 
 // What the module counted since it was read last: the flushes, by disk.
@@ -544,7 +579,7 @@ std::map<std::string, core::LatencyHistogram> Manager::read_module() {
     }
     for (auto entry = counted_.begin(); entry != counted_.end();) {
         auto& [disk, counted] = *entry;
-        Result<core::DiskLatency> latency = collect::read_kmod(counted.file.get());
+        Result<core::DiskLatency> latency = read_counted(disk, counted.files);
         if (!latency || latency->gone) {
             if (!latency) {
                 not_counted_.insert_or_assign(disk, latency.error());
@@ -559,6 +594,11 @@ std::map<std::string, core::LatencyHistogram> Manager::read_module() {
                 since.emplace(disk, std::move(*flushes));
             }
         }
+        // One that is out does not show in any counter; whether it matters is core's to say.
+        const bool waits = now && now->oldest >= seconds{1};
+        const bool waited = counted.last && counted.last->of(core::LatencyClass::Flush) &&
+                            counted.last->of(core::LatencyClass::Flush)->oldest >= seconds{1};
+        diagnose_wanted_ |= waits || waited;
         counted.last = *latency;
         snapshot_.latency[disk] = std::move(*latency);
         ++entry;

@@ -139,6 +139,13 @@ constexpr std::array entries{
                    "power fails.",
                    "echo 'write back' > /sys/block/DISK/queue/write_cache, and remove what sets it "
                    "to write through"},
+    CatalogueEntry{"flush.durability-unknown",
+                   "A flush took as long as the NVMe driver waits before it resets the drive. On "
+                   "a path of a multipath disk such a flush is reported as done without having "
+                   "been sent again, so nobody knows whether what was committed then is on the "
+                   "drive.",
+                   "Check the database against a replica or its own checksums; journalctl -k -g "
+                   "nvme has the reset."},
     CatalogueEntry{"flush.telemetry-unavailable",
                    "The kernel does not count flushes for this disk (Linux counts them since 5.5), "
                    "so nothing is said about its flush times.",

@@ -556,6 +556,72 @@ TEST(FlushTruth, TargetOfTheDriveGoesBeforeTheGeneralOne) {
 
 // ---- the host's own doing ----
 
+DiskLatency latency_with(nanoseconds longest, nanoseconds oldest) {
+    DiskLatency latency;
+    LatencyHistogram flush;
+    flush.count = 10;
+    flush.max = longest;
+    flush.oldest = oldest;
+    flush.in_flight = oldest > nanoseconds::zero() ? 1 : 0;
+    flush.buckets.resize(latency.shape.buckets());
+    latency.classes[static_cast<std::size_t>(LatencyClass::Flush)] = flush;
+    return latency;
+}
+
+struct Outstanding {
+    milliseconds oldest;
+    bool told;
+};
+class FlushTruthOutstanding : public testing::TestWithParam<Outstanding> {};
+TEST_P(FlushTruthOutstanding, IsToldFromThreeSecondsOn) {
+    Host host;
+    host.snapshot.latency[kDisk] = latency_with(milliseconds{2}, GetParam().oldest);
+    EXPECT_EQ(ids(host.judge()), GetParam().told ? std::vector<std::string>{"flush.device-stall"}
+                                          : std::vector<std::string>{});
+}
+INSTANTIATE_TEST_SUITE_P(Limits, FlushTruthOutstanding,
+                         testing::Values(Outstanding{milliseconds{0}, false},
+                                         Outstanding{milliseconds{2999}, false},
+                                         Outstanding{milliseconds{3000}, true},
+                                         Outstanding{milliseconds{29000}, true}));
+
+TEST(FlushTruth, AnOutstandingFlushHasItsAgeAndBeginning) {
+    Host host;
+    host.snapshot.latency[kDisk] = latency_with(milliseconds{2}, seconds{20});
+    const auto findings = host.judge();
+    ASSERT_EQ(findings.size(), 1U);
+    EXPECT_THAT(findings[0].summary, HasSubstr("20.0 s"));
+    EXPECT_EQ(findings[0].since, kWall - seconds{20});
+    EXPECT_FALSE(findings[0].fix.empty());
+}
+
+struct Lasted {
+    seconds longest;
+    seconds oldest;
+    std::optional<std::uint64_t> timeout_ms;
+    bool told;
+};
+class FlushTruthDurability : public testing::TestWithParam<Lasted> {};
+TEST_P(FlushTruthDurability, IsUnknownFromTheDriversTimeoutOn) {
+    Host host;
+    if (GetParam().timeout_ms) {
+        host.disk().queue.io_timeout = *GetParam().timeout_ms;
+    }
+    host.snapshot.latency[kDisk] = latency_with(GetParam().longest, GetParam().oldest);
+    const auto told = ids(host.judge());
+    EXPECT_EQ(std::count(told.begin(), told.end(), "flush.durability-unknown"),
+              GetParam().told ? 1 : 0);
+}
+INSTANTIATE_TEST_SUITE_P(Limits, FlushTruthDurability,
+                         testing::Values(Lasted{seconds{29}, seconds{0}, 30000, false},
+                                         Lasted{seconds{30}, seconds{0}, 30000, true},
+                                         Lasted{seconds{31}, seconds{0}, 30000, true},
+                                         Lasted{seconds{1}, seconds{30}, 30000, true},
+                                         // As long as a cloud's guide to its volumes says.
+                                         Lasted{seconds{31}, seconds{0}, 4294967295, false},
+                                         Lasted{seconds{31}, seconds{0}, std::nullopt, false},
+                                         Lasted{seconds{31}, seconds{0}, 0, false}));
+
 TEST(FlushTruth, SaysThatTheKernelDoesNotCountFlushes) {
     Host host;
     host.disk().counters->flushes.reset();

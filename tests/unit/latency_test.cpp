@@ -122,5 +122,42 @@ TEST(Between, IsNothingWhereACounterFell) {
     EXPECT_FALSE(between(kShape, histogram_of({3'000'000, 2'000'000}), moved));
 }
 
+DiskLatency path(const std::vector<std::uint64_t>& flushes, nanoseconds attached) {
+    DiskLatency out;
+    out.disk = "nvme0c0n1";
+    out.attached = attached;
+    out.classes[static_cast<std::size_t>(LatencyClass::Flush)] = histogram_of(flushes);
+    return out;
+}
+
+TEST(Joined, IsNothingWithoutAPath) {
+    EXPECT_FALSE(joined("nvme0n1", {}));
+}
+
+TEST(Joined, AddsThePathsOfADisk) {
+    auto second = path({40'000'000}, seconds{7});
+    second.gone = true;
+    const auto both = joined("nvme0n1", {path({2'000'000, 3'000'000}, seconds{5}), second});
+    ASSERT_TRUE(both);
+    EXPECT_EQ(both->disk, "nvme0n1");
+    EXPECT_EQ(both->attached, seconds{7});
+    EXPECT_FALSE(both->gone); // one is there
+    EXPECT_EQ(both->of(LatencyClass::Flush), histogram_of({2'000'000, 3'000'000, 40'000'000}));
+}
+
+TEST(Joined, CountsWhatEveryPathCounts) {
+    auto second = path({}, seconds{5});
+    second.classes[static_cast<std::size_t>(LatencyClass::Flush)].reset();
+    const auto both = joined("nvme0n1", {path({2'000'000}, seconds{5}), second});
+    ASSERT_TRUE(both);
+    EXPECT_FALSE(both->of(LatencyClass::Flush));
+}
+
+TEST(Joined, IsNothingWhereTheShapesDiffer) {
+    auto second = path({}, seconds{5});
+    second.shape.max_exponent = 37;
+    EXPECT_FALSE(joined("nvme0n1", {path({}, seconds{5}), second}));
+}
+
 } // namespace
 } // namespace nvmaint::core

@@ -17,21 +17,7 @@ check_is "no timer: the service stays up" active "$(systemctl is-active nvmaintd
 
 # A drive that stops answering: NVMe over TCP on the loopback interface, which is then taken down under it. The kernel's own
 # patience is made longer than the service's deadline, as it is for cloud volumes.
-modprobe nvmet-tcp && modprobe nvme-tcp
-mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
-ip link set lo up
-truncate -s 256M /root/backing
-target=/sys/kernel/config/nvmet
-mkdir "$target/subsystems/test" "$target/subsystems/test/namespaces/1" "$target/ports/1"
-echo 1 >"$target/subsystems/test/attr_allow_any_host"
-echo 1 >"$target/subsystems/test/namespaces/1/buffered_io"
-echo /root/backing >"$target/subsystems/test/namespaces/1/device_path"
-echo 1 >"$target/subsystems/test/namespaces/1/enable"
-echo tcp >"$target/ports/1/addr_trtype"
-echo ipv4 >"$target/ports/1/addr_adrfam"
-echo 127.0.0.1 >"$target/ports/1/addr_traddr"
-echo 4420 >"$target/ports/1/addr_trsvcid"
-ln -s "$target/subsystems/test" "$target/ports/1/subsystems/test"
+target_of /root/backing
 echo 240 >/sys/module/nvme_core/parameters/admin_timeout
 check "fabrics: connect" nvme connect -t tcp -a 127.0.0.1 -s 4420 -n test --keep-alive-tmo=600
 check "fabrics: the drive is noticed" until_true 60 sh -c 'nvmaintctl drives --json | grep -q nvme0'

@@ -8,9 +8,14 @@ set -uo pipefail
 
 modprobe null_blk nr_devices=0 # brings configfs
 mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+systemctl stop nvmaintd # it would take the module into use
 check "the module loads" insmod "/root/kmod/$(uname -r)/nvmaint.ko"
 check_is "its node is root's alone" "600 root" "$(stat -c '%a %U' /dev/nvmaint)"
 cd /root || exit 1
+# A multipath head: requests are those of its hidden paths.
+target_of /root/backing
+check "fabrics: connect" nvme connect -t tcp -a 127.0.0.1 -s 4420 -n test
+check "fabrics: the head is there" until_true 30 test -b /dev/nvme1n1
 python3 kmod_truth.py || failed=1
 check "it unloads" rmmod nvmaint
 
@@ -18,6 +23,7 @@ check "it unloads" rmmod nvmaint
 module=/root/kmod/$(uname -r)/nvmaint.ko
 source_of() { nvmaintctl drives --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["flush_source"])'; }
 source_is() { [ "$(source_of)" = "$1" ]; }
+systemctl start nvmaintd
 check "service, no module: diskstats" until_true 30 source_is diskstats
 check "service, no module: svc.kmod says why" until_true 90 has_finding svc.kmod nvmaintd.service not-installed
 insmod "$module"
@@ -27,10 +33,14 @@ before=$(awk '{print $16}' /sys/block/nvme0n1/stat)
 python3 -c 'import kmod_truth; kmod_truth.durable_writes("nvme0n1", 100)'
 flushes=$(($(awk '{print $16}' /sys/block/nvme0n1/stat) - before))
 check_is "100 durable writes are 100 flushes" 100 "$flushes"
-counted() { awk '/^nvmaint_flush_latency_seconds_count/ {print $2}' /run/nvmaint/metrics.prom; }
+counted() { awk '/^nvmaint_flush_latency_seconds_count.*nvme0n1/ {print $NF}' /run/nvmaint/metrics.prom; }
 counts_at_least() { [ "$(counted)" -ge "$1" ]; }
 check "service: the metrics have them in a histogram" until_true 60 counts_at_least "$flushes"
 check "service: quantiles are shown" sh -c 'nvmaintctl drives --json | grep -q flush_p99_ms'
+source_of_head() { nvmaintctl drives --json | python3 -c '
+import json, sys
+print([d["flush_source"] for d in json.load(sys.stdin) if "nvme1n1" in d["disks"]])'; }
+check_is "service: a multipath head is counted by its path" "['module']" "$(source_of_head)"
 check "the module cannot be pulled from under the service" sh -c '! rmmod nvmaint'
 systemctl stop nvmaintd
 check "service stopped: the module unloads" rmmod nvmaint

@@ -211,6 +211,21 @@ def truth_on_nvme():
     counter.close()
 
 
+def multipath():
+    path = next(name for name in os.listdir("/sys/block") if name.startswith("nvme1c"))
+    check("multipath: the head has no requests to count", fails_with(errno.EOPNOTSUPP, kmod.Counter, "nvme1n1"))
+    check("multipath: a path of another head is refused",
+          fails_with(errno.EINVAL, kmod.Counter, "nvme1n1", "nvme0c0n1"))
+    check("multipath: a path that is not there", fails_with(errno.ENODEV, kmod.Counter, "nvme1n1", "nvme1c99n1"))
+    counter = kmod.Counter("nvme1n1", path)
+    snapshot = counter.read()
+    check("multipath: the snapshot names the path", (snapshot.disk, snapshot.major) == (path, 0), snapshot.disk)
+    seen, stats = counted(counter, path, lambda: durable_writes("nvme1n1", 50))
+    check("multipath: the path's flushes = its diskstats, exactly", seen["flush"].count == stats["flush"] == 50,
+          f"{seen['flush'].count} {stats}")
+    counter.close()
+
+
 def events():
     disk = null_blk("nullb_events", completion_nsec=40_000_000)
     counter = kmod.Counter(disk, threshold_ns=30_000_000)
@@ -309,6 +324,7 @@ def hostile():
 def main():
     truth_on_null_blk()
     truth_on_nvme()
+    multipath()
     events()
     hostile()
     return 1 if failed else 0

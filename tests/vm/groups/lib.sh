@@ -65,4 +65,22 @@ v = json.load(open(sys.argv[1]))
 for k in sys.argv[2].split("."):
     v = v[k] if isinstance(v, dict) and k in v else ""
 print(v)' "$@"; }
+# target_of FILE: a file of 256 MiB offered as an NVMe disk over TCP on the loopback interface, subsystem "test", port 4420.
+target_of() {
+    local target=/sys/kernel/config/nvmet
+    modprobe nvmet-tcp && modprobe nvme-tcp
+    mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+    ip link set lo up
+    truncate -s 256M "$1"
+    mkdir "$target/subsystems/test" "$target/subsystems/test/namespaces/1" "$target/ports/1"
+    echo 1 >"$target/subsystems/test/attr_allow_any_host"
+    echo 1 >"$target/subsystems/test/namespaces/1/buffered_io"
+    echo "$1" >"$target/subsystems/test/namespaces/1/device_path"
+    echo 1 >"$target/subsystems/test/namespaces/1/enable"
+    echo tcp >"$target/ports/1/addr_trtype"
+    echo ipv4 >"$target/ports/1/addr_adrfam"
+    echo 127.0.0.1 >"$target/ports/1/addr_traddr"
+    echo 4420 >"$target/ports/1/addr_trsvcid"
+    ln -s "$target/subsystems/test" "$target/ports/1/subsystems/test"
+}
 finish() { exit "$failed"; }

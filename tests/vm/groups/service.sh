@@ -1,6 +1,7 @@
 #!/bin/bash
-# vm: --drive fresh=1G --drive slowtrim=512M
+# vm: --drive fresh=1G --drive slowtrim=512M --qemu "-drive driver=null-co,size=64M,if=none,id=odd -device nvme,drive=odd,id=odd,serial=../x-{0}%s/"
 # The service as a neighbour: policy, reload, privileges, authorisation, being killed, being started twice, hostile surroundings.
+# shellcheck disable=SC2317 # functions are called by their names
 set -uo pipefail
 # shellcheck source=lib.sh
 . /root/lib.sh
@@ -10,6 +11,26 @@ check_is "the service runs" active "$(systemctl is-active nvmaintd)"
 check_is "in mode observe" 's "observe"' "$(busctl get-property org.nvmaint1 /org/nvmaint1 org.nvmaint1.Manager Mode)"
 check "it introspects" busctl introspect org.nvmaint1 /org/nvmaint1
 check_has "its objects are listed" /org/nvmaint1/drive/ "$(busctl tree --list org.nvmaint1)"
+# A drive with a serial number that is neither a bus path nor a file name.
+odd_serial='../x-{0}%s/'
+odd_path() { busctl tree --list org.nvmaint1 | grep '/drive/' | while read -r path; do
+    if busctl get-property org.nvmaint1 "$path" org.nvmaint1.Drive Serial | grep -qF "\"$odd_serial\""; then
+        echo "$path"
+    fi
+done; }
+has_odd() { [ -n "$(odd_path)" ]; }
+check "hostile serial number: the drive is on the bus" until_true 30 has_odd
+first_path=$(odd_path)
+check_is "hostile serial number: its path has no byte that a path may not have" "" "$(printf '%s' "$first_path" | tr -d 'A-Za-z0-9_/')"
+check_is "hostile serial number: one object, no folder in between" 4 "$(printf '%s' "$first_path" | tr -dc / | wc -c)"
+check "hostile serial number: it introspects" busctl introspect org.nvmaint1 "$first_path"
+pci=$(basename "$(readlink -f /sys/class/nvme/nvme2/device)")
+echo 1 >"/sys/bus/pci/devices/$pci/remove"
+check "hostile serial number: unplugged, it goes" until_true 30 sh -c '! nvmaintctl drives --json | grep -qF "../x-{0}%s/"'
+echo 1 >/sys/bus/pci/rescan
+check "hostile serial number: plugged again, it comes back" until_true 60 has_odd
+check_is "hostile serial number: under the same path" "$first_path" "$(odd_path)"
+
 check_is "unit file is sound" "" "$(systemd-analyze verify --man=no /lib/systemd/system/nvmaintd.service 2>&1 | grep -i nvmaintd || true)"
 
 # Without the kernel module: said, and the service stays up.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# vm: --drive fresh=1G --drive slowtrim=512M --qemu "-drive driver=null-co,size=64M,if=none,id=odd -device nvme,drive=odd,id=odd,serial=../x-{0}%s/"
+# vm: --drive fresh=1G --drive slowtrim=512M --qemu "-drive driver=null-co,size=64M,if=none,id=odd -device nvme,drive=odd,id=odd,addr=0x1e,serial=../x-{0}%s/"
 # The service as a neighbour: policy, reload, privileges, authorisation, being killed, being started twice, hostile surroundings.
 # shellcheck disable=SC2317 # functions are called by their names
 set -uo pipefail

@@ -577,7 +577,7 @@ TEST_P(FlushTruthOutstanding, IsToldFromThreeSecondsOn) {
     Host host;
     host.snapshot.latency[kDisk] = latency_with(milliseconds{2}, GetParam().oldest);
     EXPECT_EQ(ids(host.judge()), GetParam().told ? std::vector<std::string>{"flush.device-stall"}
-                                          : std::vector<std::string>{});
+                                                 : std::vector<std::string>{});
 }
 INSTANTIATE_TEST_SUITE_P(Limits, FlushTruthOutstanding,
                          testing::Values(Outstanding{milliseconds{0}, false},

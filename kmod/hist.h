@@ -30,7 +30,6 @@ static inline unsigned int nvmaint_bucket(u64 ns)
 	if (ns >= (1ULL << NVMAINT_MAX_EXPONENT))
 		return NVMAINT_BUCKETS - 1;
 	exponent = fls64(ns) - 1;
-
 	return 1 + ((exponent - NVMAINT_MIN_EXPONENT) << NVMAINT_SUB_BITS) +
 	       ((ns >> (exponent - NVMAINT_SUB_BITS)) &
 		((1U << NVMAINT_SUB_BITS) - 1));

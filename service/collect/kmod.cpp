@@ -230,20 +230,51 @@ std::map<std::string, Reading<core::DiskLatency>> read_recorded_latency(const Ho
     if (!names) {
         return out;
     }
+    std::map<std::string, std::vector<core::DiskLatency>> paths; // by multipath head
     for (const std::string& name : *names) {
         if (!name.ends_with(".bin")) {
             continue;
         }
         const std::string disk = name.substr(0, name.size() - 4);
         const Result<std::string> raw = root.read("kmod/" + name);
-        out[disk] = raw ? Reading<core::DiskLatency>(parse_kmod_snapshot(
-                              {reinterpret_cast<const std::uint8_t*>(raw->data()), raw->size()}))
-                        : Reading<core::DiskLatency>(raw.error());
+        Reading<core::DiskLatency> latency =
+            raw ? Reading<core::DiskLatency>(parse_kmod_snapshot(
+                      {reinterpret_cast<const std::uint8_t*>(raw->data()), raw->size()}))
+                : Reading<core::DiskLatency>(raw.error());
+        const std::string head = head_of_path(disk);
+        if (head.empty()) {
+            out.insert_or_assign(disk, std::move(latency));
+        } else if (!latency) {
+            out.insert_or_assign(head, std::move(latency)); // a part would pass for all
+        } else {
+            paths[head].push_back(std::move(*latency));
+        }
+    }
+    for (const auto& [head, all] : paths) {
+        if (auto sum = core::joined(head, all)) {
+            out.emplace(head, std::move(*sum));
+        }
     }
     return out;
 }
 
-Result<UniqueFd> attach_kmod(const std::string& node, const std::string& disk,
+namespace {
+
+Result<std::vector<std::uint8_t>> read_bytes(int file) {
+    std::vector<std::uint8_t> bytes(kUsual);
+    ssize_t got = ::pread(file, bytes.data(), bytes.size(), 0);
+    if (got == static_cast<ssize_t>(bytes.size())) { // a later module's, longer than today's
+        bytes.resize(kLongest);
+        got = ::pread(file, bytes.data(), bytes.size(), 0);
+    }
+    if (got < 0) {
+        return Error::system(errno, "reading a snapshot of nvmaint.ko");
+    }
+    bytes.resize(static_cast<std::size_t>(got));
+    return bytes;
+}
+
+Result<UniqueFd> attach_file(const std::string& node, const std::string& disk,
                              const std::string& path) {
     UniqueFd file(::open(node.c_str(), O_RDONLY | O_CLOEXEC)); // attaching is no writing
     if (file.get() < 0) {
@@ -267,23 +298,49 @@ Result<UniqueFd> attach_kmod(const std::string& node, const std::string& disk,
     return file;
 }
 
+class KmodCounter final : public LatencyCounter {
+  public:
+    explicit KmodCounter(UniqueFd file) : file_(std::move(file)) {}
+
+    Result<core::DiskLatency> read() override {
+        TRY(bytes, read_bytes(file_.get()));
+        return parse_kmod_snapshot(bytes);
+    }
+
+    Result<Done> set_threshold(core::nanoseconds threshold) override {
+        nvmaint_threshold order{};
+        order.size = sizeof order;
+        order.flush_threshold_ns = static_cast<std::uint64_t>(threshold.count());
+        if (::ioctl(file_.get(), NVMAINT_IOC_THRESHOLD, &order) != 0) {
+            return Error::system(errno, "nvmaint.ko: setting a threshold");
+        }
+        return Done{};
+    }
+
+    [[nodiscard]] int wake_fd() const override { return file_.get(); }
+
+  private:
+    UniqueFd file_;
+};
+
+} // namespace
+
+Result<std::unique_ptr<LatencyCounter>>
+attach_kmod(const std::string& node, const std::string& disk, const std::string& path) {
+    TRY(file, attach_file(node, disk, path));
+    return std::unique_ptr<LatencyCounter>(std::make_unique<KmodCounter>(std::move(file)));
+}
+
 Result<std::vector<std::string>> paths_of_head(const HostRoot& root, const std::string& head) {
     TRY(disks, root.list("sys/block"));
     std::erase_if(disks, [&](const std::string& disk) { return head_of_path(disk) != head; });
     return disks;
 }
 
-Result<core::DiskLatency> read_kmod(int fd) {
-    std::vector<std::uint8_t> bytes(kUsual);
-    ssize_t got = ::pread(fd, bytes.data(), bytes.size(), 0);
-    if (got == static_cast<ssize_t>(bytes.size())) { // a later module's, longer than today's
-        bytes.resize(kLongest);
-        got = ::pread(fd, bytes.data(), bytes.size(), 0);
-    }
-    if (got < 0) {
-        return Error::system(errno, "reading a snapshot of nvmaint.ko");
-    }
-    return parse_kmod_snapshot(std::span(bytes).first(static_cast<std::size_t>(got)));
+Result<std::vector<std::uint8_t>> kmod_snapshot(const std::string& node, const std::string& disk,
+                                                const std::string& path) {
+    TRY(file, attach_file(node, disk, path));
+    return read_bytes(file.get());
 }
 
 } // namespace nvmaint::collect

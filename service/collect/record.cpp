@@ -5,6 +5,7 @@
 
 #include "admin/open_in_root.hpp"
 #include "collect/collect.hpp"
+#include "collect/kmod.hpp"
 #include "collect/recording_toml.hpp"
 #include "collect/redact.hpp"
 #include "collect/text.hpp"
@@ -29,6 +30,7 @@
 namespace nvmaint::collect {
 namespace {
 
+constexpr const char* kModuleNode = "/dev/nvmaint";
 constexpr int kMaxLinks = 40; // as the kernel: path_resolution(7)
 
 // What may be written down. Anything else that a reader touches (PID 1's environment, the
@@ -221,6 +223,8 @@ class Recorder {
             TRY(done, write_page(path, page));
             (void)done; // carries nothing
         }
+        TRY(counted, write_latency(snapshot));
+        (void)counted; // carries nothing
         if (!stat_.empty()) {
             TRY(done, folder_.write_file("stat.toml", format_stat_toml(stat_)));
             (void)done; // carries nothing
@@ -382,6 +386,36 @@ class Recorder {
         }
         return folder_.write_file(path + ".bin",
                                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    }
+
+    // What nvmaint.ko has counted for somebody else, such as the service: with us its counting
+    // would only begin.
+    Result<Done> write_latency(const core::HostSnapshot& snapshot) {
+        if (!root_.is_live() || !snapshot.block_devices || access(kModuleNode, F_OK) != 0) {
+            return Done{};
+        }
+        for (const auto& [disk, device] : *snapshot.block_devices) {
+            if (device.nvme_controller.empty() || !device.partition_of.empty()) {
+                continue;
+            }
+            TRY(paths, paths_of_head(root_, disk));
+            if (paths.empty()) {
+                paths.emplace_back(); // the disk itself
+            }
+            for (const std::string& path : paths) {
+                const auto bytes = kmod_snapshot(kModuleNode, disk, path);
+                const auto counted =
+                    bytes ? parse_kmod_snapshot(*bytes) : Result<core::DiskLatency>(bytes.error());
+                if (!counted || counted->now - counted->attached < std::chrono::seconds{1}) {
+                    continue;
+                }
+                TRY(done, folder_.write_file(
+                              "kmod/" + (path.empty() ? disk : path) + ".bin",
+                              {reinterpret_cast<const char*>(bytes->data()), bytes->size()}));
+                (void)done; // carries nothing
+            }
+        }
+        return Done{};
     }
 
     void learn(const core::HostSnapshot& snapshot, const RecordingAdmin& admin) {

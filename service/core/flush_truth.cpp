@@ -60,6 +60,7 @@ constexpr std::uint64_t kBaselineFlushes = 600;
 constexpr double kBaselineSteady = 1.25;
 
 constexpr char kDiskstats[] = "proc/diskstats";
+constexpr char kModule[] = "dev/nvmaint";
 
 // A single flush that is out for so long is worth a word. Judgement: the longest that a client
 // drive was seen to take for one while it collected is a third of a second.
@@ -204,7 +205,7 @@ Cause likeliest_cause(const Disk& disk, bool rhythm) {
             rhythm && (nothing_trims || long_up) ? "likely" : "possible"};
 }
 
-void add_stall_evidence(Finding& f, const Disk& disk, const Stall& stall) {
+void add_stall_evidence(Finding& f, const Disk& disk, const FlushWatch& watch, const Stall& stall) {
     // What the counters show of the writes is what exceeds the waiting for flushes.
     const std::string writes =
         stall.write_ms <= stall.usual_write_ms + 0.1
@@ -215,6 +216,12 @@ void add_stall_evidence(Finding& f, const Disk& disk, const Stall& stall) {
          fmt::format("data writes of {} meanwhile {}, {:.1f} other requests under way in "
                      "the mean: they do not explain it",
                      disk.name, writes, stall.depth)});
+    if (const auto slowest = watch.slowest_between(stall.start, stall.end)) {
+        const double longest = static_cast<double>(slowest->duration.count()) / 1e6;
+        f.evidence.push_back(
+            {kModule, fmt::format("the slowest single flush took {}{}", ms(longest),
+                                  slowest->pending ? " and is not back yet" : "")});
+    }
     if (const auto discarded = discarded_since_boot(disk)) {
         const std::string up =
             disk.snapshot.uptime ? fmt::format(" {} ago", humane(*disk.snapshot.uptime)) : "";
@@ -292,7 +299,7 @@ void judge_stalls(const Disk& disk, const FlushWatch& watch, std::vector<Finding
                      disk.name, ms(last->peak_ms), ms(last->median_ms), humane(length),
                      to_rfc3339(wall_of(disk, last->start)), watch.ongoing ? " (ongoing)" : "",
                      last->flushes)});
-    add_stall_evidence(stall, disk, *last);
+    add_stall_evidence(stall, disk, watch, *last);
     add_cause_and_fix(stall, disk, period.has_value());
     set_since(stall, disk, wall_of(disk, last->start));
     findings.push_back(std::move(stall));
@@ -309,7 +316,7 @@ void judge_stalls(const Disk& disk, const FlushWatch& watch, std::vector<Finding
                      "depth {:.1f} (worst second over running median)",
                      period->stalls, disk.name, humane(period->period), 100 * period->spread,
                      humane(period->duration), period->depth)});
-    add_stall_evidence(periodic, disk, *last);
+    add_stall_evidence(periodic, disk, watch, *last);
     add_cause_and_fix(periodic, disk, true);
     set_since(periodic, disk, wall_of(disk, last->start));
     findings.push_back(std::move(periodic));
@@ -428,15 +435,20 @@ void judge_degraded(const Disk& disk, const FlushWatch& watch, std::vector<Findi
     }
     Finding f = finding_on(disk, "flush.degraded", missed ? Severity::Critical : Severity::Warning);
     if (missed) {
-        f.summary = fmt::format("flushes of {} miss policy's target: p99 of a minute's per-second "
-                                "means up to {}, target {}",
-                                disk.name, ms(missed->p99_ms), ms(*target));
+        f.summary =
+            fmt::format("flushes of {} miss policy's target: p99 of a minute's {} up to {}, target "
+                        "{}",
+                        disk.name, missed->of_flushes ? "flushes" : "per-second means",
+                        ms(missed->p99_ms), ms(*target));
         f.evidence.push_back(
-            {kDiskstats, fmt::format("p99 over {} in 3 of 5 minutes, not yet 5 in a row below {}; "
-                                     "worst {} in the minute to {} ({} flushes; means of a second "
-                                     "hide the single flush, which may be worse)",
-                                     ms(*target), ms(kTargetClear * *target), ms(missed->p99_ms),
-                                     to_rfc3339(wall_of(disk, missed->end)), missed->flushes)});
+            {missed->of_flushes ? kModule : kDiskstats,
+             fmt::format("p99 over {} in 3 of 5 minutes, not yet 5 in a row below {}; worst {} in "
+                         "the minute to {} ({} flushes{})",
+                         ms(*target), ms(kTargetClear * *target), ms(missed->p99_ms),
+                         to_rfc3339(wall_of(disk, missed->end)), missed->flushes,
+                         missed->of_flushes ? ", each counted"
+                                            : "; means of a second hide the single flush, which "
+                                              "may be worse")});
     } else {
         f.summary =
             fmt::format("flushes of {} take {}, {:.1f} times their baseline of {}", disk.name,
@@ -461,8 +473,6 @@ void judge_degraded(const Disk& disk, const FlushWatch& watch, std::vector<Findi
 }
 
 // ---- flushes that do not return, where the module sees them one by one ----
-
-constexpr char kModule[] = "dev/nvmaint";
 
 std::string seconds_text(nanoseconds time) {
     return fmt::format("{:.1f} s", std::chrono::duration<double>(time).count());
@@ -664,7 +674,8 @@ std::optional<FlushBaseline> baseline_candidate(const FlushWatch& watch, WallTim
     baseline.flushes = flushes;
     baseline.learned = now;
     baseline.firmware = firmware;
-    baseline.method = "diskstats";
+    const auto& newest = watch.recent.back().distribution;
+    baseline.method = newest ? std::string(to_string(newest->source)) : "diskstats";
     return baseline;
 }
 

@@ -37,6 +37,7 @@ using std::chrono::duration_cast;
 constexpr nanoseconds kRecent = std::chrono::minutes{15};
 constexpr nanoseconds kHistory = std::chrono::hours{24};
 constexpr std::size_t kMostStalls = 1000;
+constexpr std::size_t kMostSlow = 256;
 constexpr std::size_t kMostRecent = 4096; // against a sampler gone mad; 15 minutes are 900
 
 // Nothing is judged before so much was seen. Judgement: ten means put the median's standard error
@@ -68,6 +69,13 @@ constexpr double kAnchor = 0.4;
 // nature would pass for stalls earlier this way, so the long run keeps the higher share.
 constexpr double kFirstAnchor = 0.25;
 constexpr std::size_t kFirstSeconds = 60;
+
+// Where each flush is known. Judgement: a drive that was stalled for half of a second was stalled
+// in it; and of the flushes around a range of a trim one in ten, which no drive's own tail is (p99
+// is one in a hundred).
+constexpr double kStalledShare = 0.5;
+constexpr double kSufferingShare = 0.1;
+constexpr std::uint64_t kLeastSuffering = 2;
 
 // Writes explain a slow flush when their mean rose by at least half the factor, and by at least a
 // quarter of the milliseconds. Judgement: a congested write path delays both alike; writes that
@@ -155,14 +163,81 @@ double weighted_quantile(const std::vector<std::pair<double, std::uint64_t>>& va
     return values.empty() ? 0 : values.back().first;
 }
 
+std::optional<double> exact_write_mean(const FlushDistribution& counted) {
+    if (counted.data_writes == 0) {
+        return std::nullopt;
+    }
+    return counted.data_write_time.count() / static_cast<double>(counted.data_writes);
+}
+
+// A bucket's flushes count as its middle, which is at most 3.2 % off.
+double middle_ms(const HistogramShape& shape, std::size_t bucket, nanoseconds max) {
+    const double middle =
+        (static_cast<double>(shape.low_ns(bucket)) + static_cast<double>(shape.high_ns(bucket))) /
+        2;
+    return std::min(middle, std::max(static_cast<double>(max.count()),
+                                     static_cast<double>(shape.low_ns(bucket)))) /
+           1e6;
+}
+
+struct FarFlushes {
+    std::uint64_t count = 0;
+    double ms = 0; // sum
+};
+
+// Those that lie wholly above the limit.
+FarFlushes far_flushes(const FlushDistribution& flushes, double usual_ms) {
+    const double limit = far_limit_ms(usual_ms);
+    FarFlushes out;
+    for (const auto& [bucket, count] : flushes.flushes) {
+        if (static_cast<double>(flushes.shape.low_ns(bucket)) / 1e6 >= limit) {
+            out.count += count;
+            out.ms += static_cast<double>(count) * middle_ms(flushes.shape, bucket, flushes.max);
+        }
+    }
+    return out;
+}
+
 bool slow(const FlushSample& sample, double usual_ms) {
-    const auto mean = flush_mean_ms(sample);
-    return mean && far_over(*mean, usual_ms);
+    const auto level = flush_level_ms(sample, usual_ms);
+    return level && far_over(*level, usual_ms);
+}
+
+// Value and number, for weighted_quantile(): of the flushes where all of them are in histograms,
+// else of the seconds' means.
+struct FlushValues {
+    std::vector<std::pair<double, std::uint64_t>> values; // ascending
+    bool of_flushes = false;
+};
+
+FlushValues values_of(const std::vector<const FlushSample*>& samples) {
+    FlushValues out;
+    bool all = true;
+    for (const FlushSample* s : samples) {
+        all = all && (s->flushes == 0 || s->distribution);
+        out.of_flushes = out.of_flushes || s->flushes > 0;
+    }
+    out.of_flushes = out.of_flushes && all;
+    for (const FlushSample* s : samples) {
+        if (out.of_flushes && s->distribution) {
+            for (const auto& [bucket, count] : s->distribution->flushes) {
+                out.values.emplace_back(
+                    middle_ms(s->distribution->shape, bucket, s->distribution->max), count);
+            }
+        } else if (const auto mean = flush_mean_ms(*s)) {
+            out.values.emplace_back(*mean, s->flushes);
+        }
+    }
+    std::sort(out.values.begin(), out.values.end());
+    return out;
 }
 
 // Of a data write, at most: as if no flush had had more than one waiter. Absent where all writes
 // may have been waiters.
 std::optional<double> write_mean_upper(const FlushSample& s) {
+    if (s.distribution) {
+        return exact_write_mean(*s.distribution);
+    }
     if (s.writes <= s.flushes) {
         return std::nullopt;
     }
@@ -193,6 +268,9 @@ double waits_upper(const FlushSample& s, double wait_share) {
 
 // Of a data write, waits taken out: what is certainly its own.
 std::optional<double> write_mean(const FlushSample& s, double wait_share) {
+    if (s.distribution) {
+        return exact_write_mean(*s.distribution);
+    }
     const double writes = static_cast<double>(s.writes);
     const double waiters = std::max(static_cast<double>(s.flushes), wait_share * writes);
     if (writes - waiters < 1) {
@@ -205,6 +283,9 @@ std::optional<double> write_mean(const FlushSample& s, double wait_share) {
 // Mean number of requests under way that are neither flushes nor waiting for one. The weighted time
 // is the sum of all completed requests' times since Linux 5.0, flushes included (block/genhd.c).
 double other_depth(const FlushSample& s, double wait_share) {
+    if (s.distribution) {
+        return s.distribution->other_time.count() / to_ms(s.length);
+    }
     const double other = static_cast<double>(s.weighted_time.count()) - s.flush_time.count() -
                          waits_upper(s, wait_share);
     return std::max(0.0, other) / to_ms(s.length);
@@ -227,7 +308,7 @@ std::optional<FlushYardstick> measure(const FlushWatch& watch) {
     for (const FlushSample& s : watch.recent) {
         length.push_back(static_cast<double>(s.length.count()));
         const auto mean = flush_mean_ms(s);
-        if (!mean || far_over(*mean, anchor)) {
+        if (!mean || slow(s, anchor)) {
             continue;
         }
         flush.push_back(*mean);
@@ -306,8 +387,8 @@ BootTime pending_from(const FlushSample& s, const FlushSample* last) {
 
 SecondKind judge(const FlushWatch& watch, std::size_t i, const FlushYardstick& y) {
     const FlushSample& s = watch.recent[i];
-    const auto mean = flush_mean_ms(s);
-    if (!mean) {
+    const auto level = flush_level_ms(s, y.flush_ms);
+    if (!level) {
         return SecondKind::NoFlush;
     }
     const FlushSample* last = flushed_before(watch, i);
@@ -319,7 +400,7 @@ SecondKind judge(const FlushWatch& watch, std::size_t i, const FlushYardstick& y
     if (after_idle || late) {
         return SecondKind::Unjudged;
     }
-    if (!far_over(*mean, y.flush_ms)) {
+    if (!far_over(*level, y.flush_ms)) {
         return SecondKind::Usual;
     }
     const double seconds_long = to_ms(s.length) / 1000;
@@ -328,10 +409,10 @@ SecondKind judge(const FlushWatch& watch, std::size_t i, const FlushYardstick& y
         busy < kLightShare) {
         return SecondKind::Unjudged;
     }
-    if (s.flushes < 2 && !far_over(*mean, kSingleFactor * y.flush_ms)) {
+    if (s.flushes < 2 && !far_over(*level, kSingleFactor * y.flush_ms)) {
         return SecondKind::Unjudged;
     }
-    if (writes_explain(s, *mean, y) || queue_explains(s, y) || discards_explain(s, y)) {
+    if (writes_explain(s, *level, y) || queue_explains(s, y) || discards_explain(s, y)) {
         return SecondKind::Explained;
     }
     return SecondKind::Stalled;
@@ -393,7 +474,7 @@ void end_stall(FlushWatch& w) {
 
 void extend_stall(FlushWatch& w, std::size_t i, const FlushYardstick& y) {
     const FlushSample& s = w.recent[i];
-    const double mean = flush_mean_ms(s).value_or(0);
+    const double level = flush_level_ms(s, y.flush_ms).value_or(0);
     const BootTime begun = pending_from(s, flushed_before(w, i));
     if (!w.ongoing && !w.forming) {
         w.forming = Stall{};
@@ -404,7 +485,7 @@ void extend_stall(FlushWatch& w, std::size_t i, const FlushYardstick& y) {
     Stall& stall = w.ongoing ? *w.ongoing : *w.forming;
     const auto covered = std::max<nanoseconds::rep>(1, (s.end - begun + y.length / 2) / y.length);
     stall.end = s.end;
-    stall.peak_ms = std::max(stall.peak_ms, mean);
+    stall.peak_ms = std::max(stall.peak_ms, level);
     stall.flushes += s.flushes;
     const double n = static_cast<double>(stall.seconds);
     const double own = write_mean(s, y.wait_share).value_or(stall.usual_write_ms);
@@ -488,19 +569,20 @@ void forget(FlushWatch& w, BootTime now) {
 void close_minute(FlushWatch& w, BootTime end) {
     FlushMinute minute;
     minute.end = end;
-    std::vector<std::pair<double, std::uint64_t>> means;
+    std::vector<const FlushSample*> chosen;
     for (std::size_t i = w.recent.size(); i > 0 && w.recent[i - 1].end > *w.minute_start; --i) {
         const FlushSample& s = w.recent[i - 1];
-        if (const auto mean = flush_mean_ms(s)) {
-            means.emplace_back(*mean, s.flushes);
+        if (flush_mean_ms(s)) {
+            chosen.push_back(&s);
             minute.flushes += s.flushes;
             ++minute.seconds;
             minute.stalled += w.kinds[i - 1] == SecondKind::Stalled ? 1 : 0;
         }
     }
-    std::sort(means.begin(), means.end());
-    minute.median_ms = weighted_quantile(means, 0.5);
-    minute.p99_ms = weighted_quantile(means, 0.99);
+    const FlushValues values = values_of(chosen);
+    minute.median_ms = weighted_quantile(values.values, 0.5);
+    minute.p99_ms = weighted_quantile(values.values, 0.99);
+    minute.of_flushes = values.of_flushes;
     w.minutes.push_back(minute);
     w.minute_start = end;
 }
@@ -545,8 +627,36 @@ std::optional<double> flush_mean_ms(const FlushSample& sample) {
     return sample.flush_time.count() / static_cast<double>(sample.flushes);
 }
 
+std::optional<double> flush_level_ms(const FlushSample& sample, double usual_ms) {
+    const auto mean = flush_mean_ms(sample);
+    if (!mean || !sample.distribution || far_over(*mean, usual_ms)) {
+        return mean;
+    }
+    const FarFlushes far = far_flushes(*sample.distribution, usual_ms);
+    return far.count > 0 && far.ms >= kStalledShare * to_ms(sample.length)
+               ? far.ms / static_cast<double>(far.count)
+               : *mean;
+}
+
+bool flushes_suffer(const FlushDistribution& during, double usual_ms) {
+    if (far_over(to_ms(during.oldest), usual_ms)) {
+        return true;
+    }
+    std::uint64_t all = 0;
+    for (const auto& [bucket, count] : during.flushes) {
+        all += count;
+    }
+    const FarFlushes far = far_flushes(during, usual_ms);
+    return far.count >= kLeastSuffering &&
+           static_cast<double>(far.count) >= kSufferingShare * static_cast<double>(all);
+}
+
 bool far_over(double mean_ms, double usual_ms) {
-    return mean_ms > kFactor * usual_ms && mean_ms > usual_ms + kLeastRise;
+    return mean_ms > far_limit_ms(usual_ms);
+}
+
+double far_limit_ms(double usual_ms) {
+    return std::max(kFactor * usual_ms, usual_ms + kLeastRise);
 }
 
 void FlushWatch::add(const FlushSample& sample) {
@@ -583,6 +693,28 @@ void FlushWatch::add(const FlushSample& sample) {
     if (sample.end - *minute_start >= std::chrono::minutes{1}) {
         close_minute(*this, sample.end);
     }
+}
+
+void FlushWatch::note(const SlowFlush& flush) {
+    std::erase_if(told, [&](const SlowFlush& old) {
+        return (old.pending && old.start == flush.start) ||
+               old.start + old.duration < flush.start - kRecent;
+    });
+    told.push_back(flush);
+    if (told.size() > kMostSlow) {
+        told.pop_front();
+    }
+}
+
+std::optional<SlowFlush> FlushWatch::slowest_between(BootTime from, BootTime to) const {
+    std::optional<SlowFlush> slowest;
+    for (const SlowFlush& flush : told) {
+        if (flush.start <= to && flush.start + flush.duration >= from &&
+            (!slowest || flush.duration > slowest->duration)) {
+            slowest = flush;
+        }
+    }
+    return slowest;
 }
 
 std::optional<double> FlushWatch::usual_ms() const {
@@ -642,7 +774,7 @@ std::optional<Periodicity> FlushWatch::periodicity() const {
 
 FlushSummary FlushWatch::summary(BootTime from, BootTime to, std::optional<double> usual) const {
     std::vector<const FlushSample*> chosen;
-    std::vector<std::pair<double, std::uint64_t>> means;
+    std::vector<double> means;
     FlushSummary out;
     for (const FlushSample& s : recent) {
         // A sample belongs where its middle lies.
@@ -654,19 +786,16 @@ FlushSummary FlushWatch::summary(BootTime from, BootTime to, std::optional<doubl
         chosen.push_back(&s);
         if (const auto mean = flush_mean_ms(s)) {
             out.flushes += s.flushes;
-            out.worst_ms = std::max(out.worst_ms, *mean);
-            means.emplace_back(*mean, s.flushes);
+            means.push_back(*mean);
         }
     }
-    std::sort(means.begin(), means.end());
-    out.median_ms = weighted_quantile(means, 0.5);
-    out.p99_ms = weighted_quantile(means, 0.99);
+    const FlushValues found = values_of(chosen);
+    out.median_ms = weighted_quantile(found.values, 0.5);
+    out.p99_ms = weighted_quantile(found.values, 0.99);
+    out.worst_ms = weighted_quantile(found.values, 1);
+    out.of_flushes = found.of_flushes;
     if (!usual && !means.empty()) {
-        std::vector<double> values;
-        values.reserve(means.size());
-        for (const auto& [mean, flushes] : means) {
-            values.push_back(mean);
-        }
+        std::vector<double> values = means;
         const double anchor = quantile(values, kAnchor);
         std::erase_if(values, [&](double mean) { return far_over(mean, anchor); });
         usual = median(values);

@@ -6,6 +6,10 @@
 // (gaps of few seconds bridged) are one stall. Worked example: a client drive at 2 ms a flush, 40
 // flushes a second; every 30 s four seconds of 12 ms. The median stays 2 ms (stalled seconds are
 // left out of it), four seconds are 6 x the median: one stall of 4 s, depth 6.
+//
+// Where a histogram of the flushes is kept, a second is also stalled when at least half of it went
+// by in flushes that were each far over the median. Such a second's mean may be usual: half of it
+// at 2 ms are 250 flushes, half of it at 20 ms are 25, and the mean is 3.6 ms.
 #pragma once
 
 #include "core/history.hpp"
@@ -69,8 +73,9 @@ struct FlushMinute {
     std::uint64_t flushes = 0;
     unsigned seconds = 0; // that had flushes
     unsigned stalled = 0; // of them
-    double median_ms = 0; // of the per-second means, weighted by flushes
-    double p99_ms = 0;    // likewise
+    double median_ms = 0; // as in FlushSummary
+    double p99_ms = 0;
+    bool of_flushes = false;
     bool operator==(const FlushMinute&) const = default;
 };
 
@@ -80,11 +85,18 @@ struct FlushWatch {
     std::deque<FlushMinute> minutes; // ended ones; bounded: the last 24 hours
     std::vector<Stall> stalls;       // ended, bounded: the last 24 hours and 1000
     std::optional<Stall> ongoing;
+    std::deque<SlowFlush> told; // one by one, start in boot time; bounded: 15 minutes and 256
     bool operator==(const FlushWatch&) const = default;
 
     // Samples come in order of time; one that does not is dropped. A gap of more than 10 s in time
     // ends an ongoing stall. O(samples kept).
     void add(const FlushSample& sample);
+
+    // A flush that a source of events tells of. One that was told as pending and then as done
+    // counts as done.
+    void note(const SlowFlush& flush);
+    // The slowest of those that overlap [from, to].
+    [[nodiscard]] std::optional<SlowFlush> slowest_between(BootTime from, BootTime to) const;
 
     // Median of the per-second means of the recent seconds that were not stalled; absent below the
     // number of seconds and flushes that a judgement needs.
@@ -119,7 +131,18 @@ struct FlushWatch {
 // Mean flush time of a sample in milliseconds; absent without flushes.
 [[nodiscard]] std::optional<double> flush_mean_ms(const FlushSample& sample);
 
+// What the flushes of a sample are judged by: their mean, or, where half of the time went by in
+// flushes that were far over the usual, the mean of those.
+[[nodiscard]] std::optional<double> flush_level_ms(const FlushSample& sample, double usual_ms);
+
+// Whether flushes suffer now, by what was counted during something that may be the cause: at least
+// two flushes, and a tenth of all, were far over the usual, or one is out for that long. A single
+// one is chance on any drive.
+[[nodiscard]] bool flushes_suffer(const FlushDistribution& during, double usual_ms);
+
 // Whether a per-second mean counts as far over the usual: more than 4 times, and by more than 5 ms.
 [[nodiscard]] bool far_over(double mean_ms, double usual_ms);
+// The largest that is not.
+[[nodiscard]] double far_limit_ms(double usual_ms);
 
 } // namespace nvmaint::core

@@ -32,6 +32,37 @@ constexpr std::uint64_t kSectorBytes = 512; // Documentation/admin-guide/iostats
 
 } // namespace
 
+std::optional<FlushDistribution> flush_distribution(const DiskLatency& since) {
+    const auto& flushes = since.of(LatencyClass::Flush);
+    if (!flushes || since.write_through) {
+        return std::nullopt;
+    }
+    FlushDistribution out{.source = since.source,
+                          .shape = since.shape,
+                          .max = flushes->max,
+                          .oldest = flushes->oldest};
+    for (std::size_t i = 0; i < flushes->buckets.size(); ++i) {
+        if (flushes->buckets[i] > 0) {
+            out.flushes.emplace_back(static_cast<std::uint16_t>(i),
+                                     static_cast<std::uint32_t>(flushes->buckets[i]));
+        }
+    }
+    for (const LatencyClass kind :
+         {LatencyClass::Write, LatencyClass::FuaWrite, LatencyClass::WriteZeroes,
+          LatencyClass::Read, LatencyClass::Discard, LatencyClass::Other}) {
+        const auto& histogram = since.of(kind);
+        if (!histogram) {
+            continue;
+        }
+        out.other_time += histogram->sum;
+        if (kind == LatencyClass::Write || kind == LatencyClass::FuaWrite) {
+            out.data_writes += histogram->count;
+            out.data_write_time += histogram->sum;
+        }
+    }
+    return out;
+}
+
 std::optional<FlushSample> sample_between(const DiskCounters& before, const DiskCounters& after,
                                           BootTime end, nanoseconds length) {
     if (length <= nanoseconds::zero()) {

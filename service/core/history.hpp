@@ -13,6 +13,25 @@
 
 namespace nvmaint::core {
 
+// What a histogram of the same interval adds to the counters.
+struct FlushDistribution {
+    LatencySource source = LatencySource::Module;
+    HistogramShape shape;
+    // Flushes that completed: bucket and number, ascending, none of them 0.
+    std::vector<std::pair<std::uint16_t, std::uint32_t>> flushes;
+    nanoseconds max{}; // of them
+    // Writes that carried data, and all requests but flushes: at the device, no waiting for flushes
+    // in it.
+    std::uint64_t data_writes = 0;
+    std::chrono::duration<double, std::milli> data_write_time{};
+    std::chrono::duration<double, std::milli> other_time{};
+    nanoseconds oldest{}; // age of the oldest flush that is out at the end; 0: none
+    bool operator==(const FlushDistribution&) const = default;
+};
+
+// Of what was counted between two readings; nothing where it has no flush class.
+[[nodiscard]] std::optional<FlushDistribution> flush_distribution(const DiskLatency& since);
+
 // What one disk did between two readings of its counters, about a second apart.
 struct FlushSample {
     BootTime end{};       // of the interval
@@ -30,8 +49,9 @@ struct FlushSample {
     std::uint64_t read_bytes = 0;
     std::uint64_t discards = 0;
     std::uint64_t discarded_bytes = 0;
-    std::uint64_t in_flight = 0;  // at the end
-    milliseconds weighted_time{}; // time x requests in flight over the interval
+    std::uint64_t in_flight = 0;                   // at the end
+    milliseconds weighted_time{};                  // time x requests in flight over the interval
+    std::optional<FlushDistribution> distribution; // absent: nobody keeps a histogram
     bool operator==(const FlushSample&) const = default;
 };
 
@@ -44,12 +64,15 @@ struct FlushSample {
 struct FlushSummary {
     nanoseconds length{};
     std::uint64_t flushes = 0;
-    double median_ms = 0; // of the per-second means, weighted by flushes
-    double p99_ms = 0;    // of the per-second means likewise: means hide the single flush
-    double worst_ms = 0;  // worst per-second mean
+    // Of the per-second means, weighted by flushes, which hide the single flush; of the flushes
+    // themselves where all of the stretch has a distribution.
+    double median_ms = 0;
+    double p99_ms = 0;
+    double worst_ms = 0;
     std::uint64_t stalled_flushes = 0; // in seconds whose mean exceeded 4 x the median
-    unsigned episodes = 0; // runs of stalled seconds, a single one not counted: noise makes those
-    double calm_rate = 0;  // flushes a second outside stalled seconds; 0 = not known
+    unsigned episodes = 0;   // runs of stalled seconds, a single one not counted: noise makes those
+    double calm_rate = 0;    // flushes a second outside stalled seconds; 0 = not known
+    bool of_flushes = false; // which of the two the times are of
     bool operator==(const FlushSummary&) const = default;
 };
 
@@ -101,7 +124,7 @@ struct FlushBaseline {
     std::uint64_t flushes = 0;
     WallTime learned{};
     std::string firmware;
-    std::string method; // "diskstats"
+    std::string method; // "module", "bpf", "diskstats"
     bool operator==(const FlushBaseline&) const = default;
 };
 

@@ -96,6 +96,25 @@ std::optional<LatencyHistogram> between(const HistogramShape& shape, const Laten
     return out;
 }
 
+std::optional<DiskLatency> between(const DiskLatency& before, const DiskLatency& after) {
+    if (before.shape != after.shape || before.attached != after.attached ||
+        after.now < before.now) {
+        return std::nullopt;
+    }
+    DiskLatency out = after;
+    for (std::size_t kind = 0; kind < kLatencyClasses; ++kind) {
+        const auto& old = before.classes[kind];
+        const auto& now = after.classes[kind];
+        out.classes[kind] = old && now ? between(after.shape, *old, *now) : std::nullopt;
+    }
+    out.unseen = after.unseen < before.unseen ? 0 : after.unseen - before.unseen;
+    out.events = after.events < before.events ? 0 : after.events - before.events;
+    std::erase_if(out.slow, [&](const SlowFlush& slow) {
+        return std::find(before.slow.begin(), before.slow.end(), slow) != before.slow.end();
+    });
+    return out;
+}
+
 void add(LatencyHistogram& into, const LatencyHistogram& from) {
     into.count += from.count;
     into.sum += from.sum;
@@ -140,6 +159,10 @@ std::optional<DiskLatency> joined(const std::string& disk, const std::vector<Dis
     std::sort(out.slow.begin(), out.slow.end(),
               [](const SlowFlush& a, const SlowFlush& b) { return a.start < b.start; });
     return out;
+}
+
+std::string_view to_string(LatencySource source) {
+    return source == LatencySource::Bpf ? "bpf" : "module";
 }
 
 std::string_view to_string(LatencyClass kind) {

@@ -62,6 +62,12 @@ struct LatencyHistogram {
 [[nodiscard]] std::optional<LatencyHistogram>
 between(const HistogramShape& shape, const LatencyHistogram& before, const LatencyHistogram& after);
 
+// All classes of one disk between two readings; a class that either lacks, or that fell, is absent.
+// `slow`: the events that are new. Nothing where the counting began anew meanwhile.
+struct DiskLatency;
+[[nodiscard]] std::optional<DiskLatency> between(const DiskLatency& before,
+                                                 const DiskLatency& after);
+
 // Adds what a second disk counted, such as another path of the same one. The shapes are equal.
 void add(LatencyHistogram& into, const LatencyHistogram& from);
 
@@ -89,9 +95,13 @@ struct SlowFlush {
     bool operator==(const SlowFlush&) const = default;
 };
 
+enum class LatencySource { Module, Bpf };
+[[nodiscard]] std::string_view to_string(LatencySource source); // "module", "bpf"
+
 // One disk, one moment.
 struct DiskLatency {
-    std::string disk; // kernel name, of the path where it is one
+    LatencySource source = LatencySource::Module; // who counts
+    std::string disk;                             // kernel name, of the path where it is one
     HistogramShape shape;
     nanoseconds now{};          // CLOCK_MONOTONIC
     nanoseconds attached{};     // likewise, when the counting began
@@ -106,6 +116,9 @@ struct DiskLatency {
     bool operator==(const DiskLatency&) const = default;
 
     [[nodiscard]] const std::optional<LatencyHistogram>& of(LatencyClass kind) const {
+        return classes[static_cast<std::size_t>(kind)];
+    }
+    [[nodiscard]] std::optional<LatencyHistogram>& of(LatencyClass kind) {
         return classes[static_cast<std::size_t>(kind)];
     }
 };

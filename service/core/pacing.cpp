@@ -165,4 +165,11 @@ PaceState pace_next(const TrimGeometry& geometry, const PaceState& state, const 
     return next;
 }
 
+PaceState pace_yield(const TrimGeometry& geometry, const PaceState& state) {
+    PaceState next = state;
+    next.range_bytes = fit(geometry, state.range_bytes / 2);
+    next.rest = std::min(std::max(2 * state.rest, kLeastRestSuffering), kLongestRest);
+    return next;
+}
+
 } // namespace nvmaint::core

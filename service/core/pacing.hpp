@@ -67,4 +67,8 @@ struct PaceInput {
 [[nodiscard]] PaceState pace_next(const TrimGeometry& geometry, const PaceState& state,
                                   const TrimRange& done, const PaceInput& input);
 
+// Flushes suffer during a rest: the rest begins again, twice as long, and the next range is half as
+// large.
+[[nodiscard]] PaceState pace_yield(const TrimGeometry& geometry, const PaceState& state);
+
 } // namespace nvmaint::core

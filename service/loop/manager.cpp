@@ -3,12 +3,12 @@
 #include "act/hook.hpp"
 #include "bus/server.hpp"
 #include "collect/diskstats.hpp"
-#include "collect/kmod.hpp"
 #include "config/policy_file.hpp"
 #include "core/alerts.hpp"
 #include "core/decide.hpp"
 #include "core/flush_truth.hpp"
 #include "log/journal.hpp"
+#include "loop/flush_sources.hpp"
 #include "loop/trim_job.hpp"
 #include "loop/udev_monitor.hpp"
 #include "loop/worker.hpp"
@@ -48,9 +48,8 @@ using log::MessageId;
 
 // Mounts and devices announce themselves; units, journal and stamps do not, and change slowly.
 constexpr seconds kHostEvery{60};
-constexpr const char* kModuleNode = "/dev/nvmaint";
-constexpr seconds kModuleEvery{5};  // whether it has come meanwhile
-constexpr seconds kModuleAgain{60}; // for a disk that it refused
+// While nothing is known of what is usual on a disk, a flush is told of from here on.
+constexpr core::milliseconds kSlowWhileUnknown{1000};
 // Bursts of uevents and mounts (a boot, a container start) become one reading.
 constexpr seconds kHostSpacing{2};
 // NVMe recommends no rate; a SMART log costs a drive less than a read, and temperature moves in
@@ -153,6 +152,9 @@ class Manager final : public bus::Handler, public TrimHost {
         const auto found = memory_.flush.find(disk);
         return found == memory_.flush.end() ? nullptr : &found->second;
     }
+    std::optional<core::DiskLatency> latency_now(const std::string& disk) override {
+        return sources_->read_now(disk);
+    }
     std::optional<std::uint64_t> discarded_bytes(const std::string& disk) override;
     void save_marker(const core::TrimMarker& marker,
                      std::function<void(Result<Done>)> then) override;
@@ -166,8 +168,10 @@ class Manager final : public bus::Handler, public TrimHost {
     void request_host_reading() { host_wanted_ = true; }
     void tick();
     void sample(const Now& now);
-    void attach_module(const Now& now);
-    std::map<std::string, core::LatencyHistogram> read_module();
+    void attach_sources(const Now& now);
+    std::map<std::string, core::DiskLatency> read_sources();
+    void take_slow(const std::string& disk, const std::vector<core::SlowFlush>& slow);
+    Worker* worker_of(const std::string& disk);
     void read_host_if_due(const Now& now);
     void take_host(Result<core::HostSnapshot> snapshot);
     void poll_drives(const Now& now);
@@ -220,17 +224,7 @@ class Manager final : public bus::Handler, public TrimHost {
     std::optional<BootTime> host_read_;
     bool host_late_logged_ = false;
     std::map<std::string, Drive> drives_;
-    // Disks for which nvmaint.ko counts: the files that make it, one for each path of a multipath
-    // head, and what they said last.
-    struct Counted {
-        std::vector<UniqueFd> files;
-        std::optional<core::DiskLatency> last;
-    };
-    std::map<std::string, Counted> counted_;
-    std::map<std::string, Error> not_counted_; // why nvmaint.ko does not, where it is there
-    bool attaching_ = false;
-    std::optional<BootTime> attach_tried_;
-    std::optional<BootTime> attach_failed_;
+    std::unique_ptr<FlushSources> sources_;
     std::map<std::string, core::DiskCounters> counters_;
     std::optional<BootTime> counters_at_;
     BootTime diagnosed_at_{};
@@ -285,6 +279,17 @@ Result<Done> Manager::set_up() {
     mailbox_ = std::move(mailbox);
     host_worker_ = std::make_unique<Worker>("host", *mailbox_);
     writer_ = std::make_unique<Worker>("writer", *mailbox_);
+    sources_ = std::make_unique<FlushSources>(
+        event, root_,
+        FlushSources::Host{
+            .open_in =
+                [this](const std::string& disk, Worker::Task task) {
+                    Worker* worker = worker_of(disk);
+                    return worker != nullptr && worker->post("opening " + disk, std::move(task));
+                },
+            .changed = [this] { diagnose_wanted_ = true; },
+            .slow = [this](const std::string& disk,
+                           const std::vector<core::SlowFlush>& slow) { take_slow(disk, slow); }});
     hooks_ = act::HookRunner::create(event, [](const std::string& line) {
         log::write(LOG_WARNING, MessageId::HookFailed, "Hook " + line);
     });
@@ -482,7 +487,7 @@ void Manager::tick() {
         sd_event_exit(event_.get(), exit_status_);
         return;
     }
-    attach_module(now);
+    attach_sources(now);
     sample(now);
     read_host_if_due(now);
     poll_drives(now);
@@ -496,118 +501,71 @@ void Manager::tick() {
 // ---- collecting
 // -------------------------------------------------------------------------------------------------------
 
-// In a worker: opening a disk may wait for it.
-Result<std::vector<UniqueFd>> attach(const collect::HostRoot& root, const std::string& disk) {
-    TRY(paths, collect::paths_of_head(root, disk));
-    if (paths.empty()) {
-        paths.emplace_back(); // the disk itself
+// The worker of the controller that a disk belongs to; null: not there yet.
+Worker* Manager::worker_of(const std::string& disk) {
+    if (!snapshot_valid_ || !snapshot_.block_devices) {
+        return nullptr;
     }
-    std::vector<UniqueFd> files;
-    for (const std::string& path : paths) {
-        TRY(file, collect::attach_kmod(kModuleNode, disk, path));
-        files.push_back(std::move(file));
+    const auto device = snapshot_.block_devices->find(disk);
+    if (device == snapshot_.block_devices->end()) {
+        return nullptr;
     }
-    return files;
+    const auto drive = drives_.find(device->second.nvme_controller);
+    return drive == drives_.end() ? nullptr : drive->second.worker.get();
 }
 
-// nvmaint.ko may come, go and come back, and so may disks.
-void Manager::attach_module(const Now& now) {
-    if (attaching_ || !snapshot_valid_ || !snapshot_.block_devices ||
-        (attach_tried_ && now.boot - *attach_tried_ < kModuleEvery)) {
-        return;
+void Manager::attach_sources(const Now& now) {
+    if (snapshot_valid_ && snapshot_.block_devices) {
+        sources_->look(now.boot, *snapshot_.block_devices);
     }
-    attach_tried_ = now.boot;
-    if (access(kModuleNode, F_OK) != 0) {
-        not_counted_.clear(); // its absence is told by svc.kmod
-        return;
-    }
-    // What was refused is seldom taken the next moment.
-    const bool again = !attach_failed_ || now.boot - *attach_failed_ >= kModuleAgain;
-    std::vector<std::string> disks;
-    for (const auto& [name, device] : *snapshot_.block_devices) {
-        if (!device.nvme_controller.empty() && device.partition_of.empty() &&
-            collect::head_of_path(name).empty() && !counted_.contains(name) &&
-            (again || !not_counted_.contains(name))) {
-            disks.push_back(name);
-        }
-    }
-    if (disks.empty()) {
-        return;
-    }
-    attaching_ = host_worker_->post("attaching nvmaint.ko", [this, disks]() -> Mailbox::Completion {
-        // Completions are copied, descriptors are not.
-        std::map<std::string, std::shared_ptr<Result<std::vector<UniqueFd>>>> attached;
-        for (const std::string& disk : disks) {
-            attached[disk] = std::make_shared<Result<std::vector<UniqueFd>>>(attach(root_, disk));
-        }
-        return [this, attached] {
-            attaching_ = false;
-            for (const auto& [disk, files] : attached) {
-                if (*files) {
-                    counted_[disk] = Counted{.files = std::move(**files), .last = std::nullopt};
-                    not_counted_.erase(disk);
-                } else {
-                    not_counted_.insert_or_assign(disk, files->error());
-                    attach_failed_ = clocks().boot;
-                }
-            }
-            diagnose_wanted_ = true;
-        };
-    });
 }
 
-Result<core::DiskLatency> read_counted(const std::string& disk,
-                                       const std::vector<UniqueFd>& files) {
-    std::vector<core::DiskLatency> paths;
-    for (const UniqueFd& file : files) {
-        TRY(latency, collect::read_kmod(file.get()));
-        paths.push_back(std::move(latency));
-    }
-    std::optional<core::DiskLatency> all = core::joined(disk, paths);
-    if (!all) {
-        return Error::make(ErrorKind::Malformed, disk + ": its paths are counted differently");
-    }
-    return std::move(*all);
-}
-
-// What the module counted since it was read last: the flushes, by disk.
-std::map<std::string, core::LatencyHistogram> Manager::read_module() {
-    std::map<std::string, core::LatencyHistogram> since;
-    snapshot_.latency.clear();
-    for (const auto& [disk, why] : not_counted_) {
-        snapshot_.latency[disk] = why;
-    }
-    for (auto entry = counted_.begin(); entry != counted_.end();) {
-        auto& [disk, counted] = *entry;
-        Result<core::DiskLatency> latency = read_counted(disk, counted.files);
-        if (!latency || latency->gone) {
-            if (!latency) {
-                not_counted_.insert_or_assign(disk, latency.error());
-            }
-            entry = counted_.erase(entry); // a disk that comes back is attached anew
-            continue;
-        }
-        const auto& now = latency->of(core::LatencyClass::Flush);
-        if (counted.last && now && counted.last->of(core::LatencyClass::Flush)) {
-            if (auto flushes = core::between(latency->shape,
-                                             *counted.last->of(core::LatencyClass::Flush), *now)) {
-                since.emplace(disk, std::move(*flushes));
-            }
-        }
-        // One that is out does not show in any counter; whether it matters is core's to say.
-        const bool waits = now && now->oldest >= seconds{1};
-        const bool waited = counted.last && counted.last->of(core::LatencyClass::Flush) &&
-                            counted.last->of(core::LatencyClass::Flush)->oldest >= seconds{1};
-        diagnose_wanted_ |= waits || waited;
-        counted.last = *latency;
-        snapshot_.latency[disk] = std::move(*latency);
-        ++entry;
+// What was counted since the last reading, by disk.
+std::map<std::string, core::DiskLatency> Manager::read_sources() {
+    const auto out_for_long = [](const core::DiskLatency& latency) {
+        const auto& flushes = latency.of(core::LatencyClass::Flush);
+        return flushes && flushes->oldest >= seconds{1};
+    };
+    const auto any_out = [&] {
+        return std::any_of(
+            sources_->shown().begin(), sources_->shown().end(),
+            [&](const auto& entry) { return entry.second && out_for_long(*entry.second); });
+    };
+    // One that is out does not show in any counter; whether it matters is core's to say.
+    const bool before = any_out();
+    std::map<std::string, core::DiskLatency> since = sources_->read();
+    diagnose_wanted_ |= before || any_out();
+    snapshot_.latency = sources_->shown();
+    for (const auto& [disk, latency] : sources_->shown()) {
+        const auto watch = memory_.flush.find(disk);
+        const auto usual = watch == memory_.flush.end() ? std::nullopt : watch->second.usual_ms();
+        sources_->set_threshold(
+            disk, usual ? std::chrono::duration_cast<core::nanoseconds>(
+                              std::chrono::duration<double, std::milli>(core::far_limit_ms(*usual)))
+                        : core::nanoseconds(kSlowWhileUnknown));
     }
     return since;
 }
 
+void Manager::take_slow(const std::string& disk, const std::vector<core::SlowFlush>& slow) {
+    timespec monotonic{};
+    clock_gettime(CLOCK_MONOTONIC, &monotonic);
+    // Boot time goes on while the host sleeps, the kernel's time of a request does not.
+    const core::nanoseconds slept =
+        clocks().boot - (seconds(monotonic.tv_sec) + core::nanoseconds(monotonic.tv_nsec));
+    core::FlushWatch& watch = memory_.flush[disk];
+    for (core::SlowFlush flush : slow) {
+        flush.start += slept;
+        watch.note(flush);
+        diagnose_wanted_ |= flush.pending;
+    }
+    for (auto& [id, job] : jobs_) {
+        job->flushes_slow(disk);
+    }
+}
+
 void Manager::sample(const Now& now) {
-    const std::map<std::string, core::LatencyHistogram> flushes = read_module();
+    const std::map<std::string, core::DiskLatency> counted = read_sources();
     Result<std::map<std::string, core::DiskCounters>> next = collect::read_diskstats(root_);
     if (!next) {
         counters_at_.reset(); // a gap; the next reading starts anew
@@ -626,10 +584,14 @@ void Manager::sample(const Now& now) {
                 continue;
             }
             if (auto each = core::sample_between(before->second, after, now.boot, length)) {
-                if (const auto exact = flushes.find(disk); exact != flushes.end()) {
-                    each->has_flush_counters = true;
-                    each->flushes = exact->second.count;
-                    each->flush_time = exact->second.sum;
+                if (const auto exact = counted.find(disk); exact != counted.end()) {
+                    each->distribution = core::flush_distribution(exact->second);
+                    if (each->distribution) {
+                        const auto& flushes = *exact->second.of(core::LatencyClass::Flush);
+                        each->has_flush_counters = true;
+                        each->flushes = flushes.count;
+                        each->flush_time = flushes.sum;
+                    }
                 }
                 core::FlushWatch& watch = memory_.flush[disk];
                 const bool stalled_before = watch.ongoing.has_value();
@@ -675,11 +637,7 @@ void Manager::take_host(Result<core::HostSnapshot> snapshot) {
         });
     }
     const Now now = clocks();
-    for (const auto& [disk, counted] : counted_) { // until the next second reads it again
-        if (counted.last) {
-            snapshot_.latency[disk] = *counted.last;
-        }
-    }
+    snapshot_.latency = sources_->shown(); // until the next second reads them again
     poll_drives(now);
     merge_drives();
     diagnose_wanted_ = true;
@@ -1261,9 +1219,9 @@ void Manager::write_metrics(const Now& now) {
             if (const auto found = counters_.find(disk); found != counters_.end()) {
                 input.counters[disk] = found->second;
                 input.drive_identity[disk] = core::drive_identity(drive);
-                if (const auto counted = counted_.find(disk);
-                    counted != counted_.end() && counted->second.last) {
-                    input.latency[disk] = *counted->second.last;
+                if (const auto latency = sources_->shown().find(disk);
+                    latency != sources_->shown().end() && latency->second) {
+                    input.latency[disk] = *latency->second;
                 }
             }
         }

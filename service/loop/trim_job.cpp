@@ -121,20 +121,41 @@ void TrimJob::next_range() {
     }
     under_way_ = range;
     range_started_ = host_.now().boot;
+    at_range_start_ = yardstick_disk_.empty() ? std::nullopt : host_.latency_now(yardstick_disk_);
     const Result<Done> asked = child_->request(*range);
     if (!asked) {
         end(TrimPhase::Failed, "failed: " + asked.error().text());
     }
 }
 
-bool TrimJob::flush_suffers() const {
+bool TrimJob::flush_suffers() {
     const core::FlushWatch* watch =
         yardstick_disk_.empty() ? nullptr : host_.watch(yardstick_disk_);
     if (watch == nullptr || !usual_ms_) {
         return false;
     }
+    // Of the range itself, where each flush is known; a second's mean comes up to a second late.
+    if (at_range_start_) {
+        if (const auto now = host_.latency_now(yardstick_disk_)) {
+            const auto during = core::between(*at_range_start_, *now);
+            const auto flushes = during ? core::flush_distribution(*during) : std::nullopt;
+            if (flushes && core::flushes_suffer(*flushes, *usual_ms_)) {
+                return true;
+            }
+        }
+    }
     const std::optional<double> last = watch->last_ms();
     return last && core::far_over(*last, *usual_ms_);
+}
+
+void TrimJob::flushes_slow(const std::string& disk) {
+    if (phase_ != TrimPhase::Trimming || disk != yardstick_disk_ || under_way_ || yielded_ ||
+        !rest_timer_) {
+        return; // a range that is under way is judged when it returns
+    }
+    yielded_ = true; // once a rest: what follows is the same trouble
+    pace_ = core::pace_yield(order_.geometry, pace_);
+    rest(pace_.rest);
 }
 
 void TrimJob::on_reply(Result<act::FitrimReply> reply) {
@@ -173,10 +194,16 @@ void TrimJob::on_reply(Result<act::FitrimReply> reply) {
     }
     host_.job_changed(order_.id, false);
 
+    yielded_ = false;
+    rest(pace_.rest);
+}
+
+void TrimJob::rest(core::milliseconds time) {
+    rest_timer_.reset();
     sd_event_source* timer = nullptr;
-    const auto rest = std::chrono::duration_cast<core::microseconds>(pace_.rest);
     const int r = sd_event_add_time_relative(
-        host_.event(), &timer, CLOCK_BOOTTIME, static_cast<std::uint64_t>(rest.count()), 1000,
+        host_.event(), &timer, CLOCK_BOOTTIME,
+        static_cast<std::uint64_t>(core::microseconds(time).count()), 1000,
         [](sd_event_source*, std::uint64_t, void* data) noexcept {
             auto* self = static_cast<TrimJob*>(data);
             if (self->phase_ == TrimPhase::Trimming) {

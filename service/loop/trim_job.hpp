@@ -32,6 +32,8 @@ class TrimHost {
     [[nodiscard]] virtual core::Now now() = 0;
     [[nodiscard]] virtual std::string fitrim_helper() = 0;
     [[nodiscard]] virtual const core::FlushWatch* watch(const std::string& disk) = 0;
+    // Read afresh, all since the counting began; nothing where nobody keeps a histogram.
+    [[nodiscard]] virtual std::optional<core::DiskLatency> latency_now(const std::string& disk) = 0;
     // Read afresh; nothing where the disk is gone or its kernel counts no discards.
     [[nodiscard]] virtual std::optional<std::uint64_t> discarded_bytes(const std::string& disk) = 0;
     // `then` runs on the loop thread once the marker is durable, or with the error.
@@ -66,6 +68,8 @@ class TrimJob {
     // Takes effect between ranges at the latest: a range under way is ended by killing its process.
     void cancel(const std::string& why);
     void tick(); // each second
+    // Flushes of this disk are slow right now: the next range waits longer and is half as large.
+    void flushes_slow(const std::string& disk);
 
     [[nodiscard]] TrimPhase phase() const { return phase_; }
     [[nodiscard]] bool ended() const;
@@ -88,7 +92,8 @@ class TrimJob {
     void measure_discards();
     [[nodiscard]] core::TrimMarker marker() const;
     [[nodiscard]] core::seconds range_deadline() const;
-    [[nodiscard]] bool flush_suffers() const;
+    [[nodiscard]] bool flush_suffers();
+    void rest(core::milliseconds time);
 
     struct SourceDeleter {
         void operator()(sd_event_source* source) const { sd_event_source_disable_unref(source); }
@@ -108,6 +113,8 @@ class TrimJob {
     std::map<std::string, std::uint64_t> discarded_before_;
     std::string yardstick_disk_; // the disk whose flushes are compared
     std::optional<double> usual_ms_;
+    std::optional<core::DiskLatency> at_range_start_; // of that disk
+    bool yielded_ = false;                            // within this rest
     core::FlushSummary before_;
     unsigned ranges_ = 0;
     // Completions from the writer may arrive after we are gone: they look here first.

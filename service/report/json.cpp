@@ -84,6 +84,7 @@ ordered_json summary_json(const core::FlushSummary& summary) {
             {"median_ms", summary.median_ms},
             {"p99_ms", summary.p99_ms},
             {"worst_ms", summary.worst_ms},
+            {"of_flushes", summary.of_flushes},
             {"stalled_flushes", summary.stalled_flushes},
             {"episodes", summary.episodes},
             {"calm_rate", summary.calm_rate}};
@@ -358,6 +359,7 @@ void read_summary(Fields& from, core::FlushSummary& into) {
     from.whole("stalled_flushes", into.stalled_flushes);
     from.whole("episodes", into.episodes);
     from.number("calm_rate", into.calm_rate);
+    from.truth("of_flushes", into.of_flushes);
 }
 
 } // namespace

@@ -431,14 +431,22 @@ std::vector<std::vector<std::string>> effect_figures(const core::TrimEffect& eff
         return std::vector<std::string>{name, value(effect.before), value(effect.after)};
     };
     using Summary = core::FlushSummary;
-    return {{"Flushes", "before", "after"},
-            row("watched for", [](const Summary& s) { return core::humane(s.length); }),
-            row("flushes", [](const Summary& s) { return fmt::format("{}", s.flushes); }),
-            row("median", ms(&Summary::median_ms)),
-            row("99th percentile", ms(&Summary::p99_ms)),
-            row("worst second", ms(&Summary::worst_ms)),
-            row("stalled flushes", share),
-            row("stalls", [](const Summary& s) { return fmt::format("{}", s.episodes); })};
+    return {
+        {"Flushes", "before", "after"},
+        row("watched for", [](const Summary& s) { return core::humane(s.length); }),
+        row("flushes", [](const Summary& s) { return fmt::format("{}", s.flushes); }),
+        row("times are of",
+            [](const Summary& s) {
+                return std::string(s.flushes == 0 ? "-" : s.of_flushes ? "each flush" : "seconds");
+            }),
+        row("median", ms(&Summary::median_ms)),
+        row("99th percentile", ms(&Summary::p99_ms)),
+        row(effect.before.of_flushes && effect.after.of_flushes     ? "worst flush"
+            : !effect.before.of_flushes && !effect.after.of_flushes ? "worst second"
+                                                                    : "worst",
+            ms(&Summary::worst_ms)),
+        row("stalled flushes", share),
+        row("stalls", [](const Summary& s) { return fmt::format("{}", s.episodes); })};
 }
 
 std::string trim_result_text(const core::TrimRecord& record, const Style& style) {

@@ -52,7 +52,8 @@ ordered_json summary_json(const core::FlushSummary& summary) {
     return {{"length_ns", summary.length.count()}, {"flushes", summary.flushes},
             {"median_ms", summary.median_ms},      {"p99_ms", summary.p99_ms},
             {"worst_ms", summary.worst_ms},        {"stalled_flushes", summary.stalled_flushes},
-            {"episodes", summary.episodes},        {"calm_rate", summary.calm_rate}};
+            {"episodes", summary.episodes},        {"calm_rate", summary.calm_rate},
+            {"of_flushes", summary.of_flushes}};
 }
 
 ordered_json effect_json(const core::TrimEffect& effect) {
@@ -249,16 +250,20 @@ class Fields {
 };
 
 Result<Done> read(const json& from, core::FlushSummary& into) {
-    return Fields(from)
-        .take("length_ns", into.length)
-        .take("flushes", into.flushes)
-        .take("median_ms", into.median_ms)
-        .take("p99_ms", into.p99_ms)
-        .take("worst_ms", into.worst_ms)
-        .take("stalled_flushes", into.stalled_flushes)
-        .take("episodes", into.episodes)
-        .take("calm_rate", into.calm_rate)
-        .done();
+    std::optional<bool> of_flushes; // not in files of the first version
+    const auto done = Fields(from)
+                          .take("length_ns", into.length)
+                          .take("flushes", into.flushes)
+                          .take("median_ms", into.median_ms)
+                          .take("p99_ms", into.p99_ms)
+                          .take("worst_ms", into.worst_ms)
+                          .take("stalled_flushes", into.stalled_flushes)
+                          .take("episodes", into.episodes)
+                          .take("calm_rate", into.calm_rate)
+                          .take("of_flushes", of_flushes)
+                          .done();
+    into.of_flushes = of_flushes.value_or(false);
+    return done;
 }
 
 Result<Done> read(const json& from, core::TrimEffect& into) {

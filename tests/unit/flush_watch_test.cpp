@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -710,6 +711,156 @@ TEST(FlushWatch, IsAValue) {
         b.add(in_b.next(kCalm));
     }
     EXPECT_EQ(a, b);
+}
+
+// ---- where each flush is known ----
+
+struct Times {
+    double ms;
+    std::uint64_t count;
+};
+
+// A second of such flushes; `writes_ms`: of each of 40 data writes.
+FlushSample counted(int end_s, const std::vector<Times>& times, double writes_ms = 0.05) {
+    FlushSample s = plain(end_s, 0, 0);
+    FlushDistribution d;
+    std::map<std::uint16_t, std::uint32_t> buckets;
+    for (const Times& t : times) {
+        const auto ns = static_cast<std::uint64_t>(t.ms * 1e6);
+        buckets[static_cast<std::uint16_t>(d.shape.index_of(ns))] +=
+            static_cast<std::uint32_t>(t.count);
+        s.flushes += t.count;
+        s.flush_time +=
+            std::chrono::duration<double, std::milli>(t.ms * static_cast<double>(t.count));
+        d.max = std::max(d.max, nanoseconds{static_cast<std::int64_t>(ns)});
+    }
+    d.flushes = {buckets.begin(), buckets.end()};
+    d.data_writes = 40;
+    d.data_write_time = std::chrono::duration<double, std::milli>(40 * writes_ms);
+    d.other_time = d.data_write_time;
+    // As diskstats has it: with the waits.
+    s.writes = s.flushes + 40;
+    s.write_time = std::chrono::duration_cast<milliseconds>(s.flush_time + d.data_write_time);
+    s.weighted_time = std::chrono::duration_cast<milliseconds>(2 * s.flush_time);
+    s.distribution = d;
+    return s;
+}
+
+TEST(FlushWatch, SeesHalfSecondStallsInADistributionThatMeansHide) {
+    const std::vector<Times> calm{{2, 400}};
+    const std::vector<Times> half{{2, 250}, {20, 25}}; // half of the second each, mean 3.6 ms
+    FlushWatch exact, means;
+    for (int t = 1; t <= 100; ++t) {
+        const bool stall = t % 30 >= 20 && t % 30 < 23;
+        FlushSample s = counted(t, stall ? half : calm);
+        exact.add(s);
+        s.distribution.reset();
+        means.add(s);
+    }
+    EXPECT_EQ(all_stalls(exact), 3U);
+    EXPECT_NEAR(exact.stalls.front().peak_ms, 20, 0.7);
+    EXPECT_NEAR(exact.usual_ms().value_or(0), 2, 0.05);
+    EXPECT_EQ(all_stalls(means), 0U);
+}
+
+struct Level {
+    const char* name;
+    std::vector<Times> times;
+    double ms;
+};
+class FlushLevel : public testing::TestWithParam<Level> {};
+TEST_P(FlushLevel, IsTheMeanUnlessHalfOfTheTimeWasFarOver) {
+    EXPECT_NEAR(flush_level_ms(counted(1, GetParam().times), 2).value_or(-1), GetParam().ms,
+                0.035 * GetParam().ms);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Usual2ms, FlushLevel,
+    testing::Values(Level{"calm", {{2, 400}}, 2},
+                    Level{"just below half", {{2, 250}, {20, 23}}, 3.52},
+                    Level{"half", {{2, 250}, {20, 26}}, 20},
+                    Level{"below the limit", {{7.5, 100}}, 7.5},
+                    Level{"mean is far over by itself", {{30, 20}, {2, 1}}, 28.7}));
+
+struct Suffering {
+    const char* name;
+    std::vector<Times> times;
+    int oldest_ms;
+    bool suffer;
+};
+class FlushesSuffer : public testing::TestWithParam<Suffering> {};
+TEST_P(FlushesSuffer, FromTwoAndATenthOnOrWhileOneIsOut) {
+    FlushDistribution during = *counted(1, GetParam().times).distribution;
+    during.oldest = milliseconds{GetParam().oldest_ms};
+    EXPECT_EQ(flushes_suffer(during, 2), GetParam().suffer) << GetParam().name;
+}
+INSTANTIATE_TEST_SUITE_P(
+    Usual2ms, FlushesSuffer,
+    testing::Values(Suffering{"none", {}, 0, false}, Suffering{"calm", {{2, 100}}, 0, false},
+                    Suffering{"one", {{2, 5}, {20, 1}}, 0, false},
+                    Suffering{"one alone", {{20, 1}}, 0, false},
+                    Suffering{"two", {{2, 5}, {20, 2}}, 0, true},
+                    Suffering{"two of twenty", {{2, 18}, {20, 2}}, 0, true},
+                    Suffering{"two of twenty-one", {{2, 19}, {20, 2}}, 0, false},
+                    Suffering{"not far over", {{7.5, 10}}, 0, false},
+                    Suffering{"out, not for long", {}, 8, false},
+                    Suffering{"out for long", {}, 9, true}));
+
+TEST(FlushWatch, HoldsWritesThatAreKnownExactlyAgainstAStall) {
+    // Diskstats' writes contain the waits; with the device's own times nothing has to be estimated.
+    for (const bool slow_writes : {false, true}) {
+        FlushWatch watch;
+        for (int t = 1; t <= 60; ++t) {
+            const bool stall = t > 40 && t <= 45;
+            watch.add(counted(t, {{stall ? 20.0 : 2.0, 40}}, stall && slow_writes ? 15 : 0.05));
+        }
+        EXPECT_EQ(all_stalls(watch), slow_writes ? 0U : 1U);
+    }
+}
+
+TEST(FlushWatch, SummarisesFlushesWhereAllAreKnown) {
+    FlushWatch watch;
+    for (int t = 1; t <= 65; ++t) {
+        watch.add(counted(t, {{2, 98}, {15, 2}}));
+    }
+    const FlushSummary all = watch.summary(seconds{0}, seconds{65}, 2.0);
+    EXPECT_TRUE(all.of_flushes);
+    EXPECT_NEAR(all.median_ms, 2, 0.07);
+    EXPECT_NEAR(all.p99_ms, 15, 0.5); // no mean of a second is above 2.3 ms
+    EXPECT_NEAR(all.worst_ms, 15, 0.5);
+    ASSERT_FALSE(watch.minutes.empty());
+    EXPECT_TRUE(watch.minutes.front().of_flushes);
+    EXPECT_NEAR(watch.minutes.front().p99_ms, 15, 0.5);
+    watch.add(plain(66, 100, 226)); // one second of means among them
+    const FlushSummary mixed = watch.summary(seconds{0}, seconds{66}, 2.0);
+    EXPECT_FALSE(mixed.of_flushes);
+    EXPECT_NEAR(mixed.p99_ms, 2.26, 0.01);
+}
+
+TEST(FlushWatch, KeepsSlowFlushesOneByOne) {
+    FlushWatch watch;
+    EXPECT_FALSE(watch.slowest_between(seconds{0}, seconds{1000}));
+    const auto told = [](int start_s, int took_ms, bool pending) {
+        return SlowFlush{
+            .start = seconds{start_s}, .duration = milliseconds{took_ms}, .pending = pending};
+    };
+    watch.note(told(100, 30, false));
+    watch.note(told(110, 500, true));
+    EXPECT_EQ(watch.slowest_between(seconds{100}, seconds{111})->duration, milliseconds{500});
+    watch.note(told(110, 4000, false)); // the same, done
+    EXPECT_EQ(watch.told.size(), 2U);
+    EXPECT_FALSE(watch.slowest_between(seconds{112}, seconds{113})->pending);
+    EXPECT_FALSE(watch.slowest_between(seconds{115}, seconds{200}));
+    for (int i = 0; i < 1000; ++i) {
+        watch.note(told(200 + i, 30, false));
+    }
+    EXPECT_LE(watch.told.size(), 256U);
+}
+
+TEST(FlushWatch, FarLimitIsWhatFarOverAsksFor) {
+    for (const double usual : {0.02, 1.0, 1.66, 1.67, 2.0, 50.0}) {
+        EXPECT_FALSE(far_over(far_limit_ms(usual), usual));
+        EXPECT_TRUE(far_over(far_limit_ms(usual) * 1.0001, usual));
+    }
 }
 
 } // namespace

@@ -144,5 +144,62 @@ TEST(History, VerdictNamesAreTheContract) {
     EXPECT_EQ(to_string(EffectVerdict::NotComparable), "not-comparable");
 }
 
+DiskLatency counted() {
+    DiskLatency out;
+    for (auto& histogram : out.classes) {
+        histogram.emplace().buckets.resize(out.shape.buckets());
+    }
+    const auto put = [&](LatencyClass kind, milliseconds each, std::uint64_t count) {
+        auto& histogram = *out.of(kind);
+        histogram.count += count;
+        histogram.sum += each * static_cast<int>(count);
+        histogram.max = std::max<nanoseconds>(histogram.max, each);
+        histogram
+            .buckets[out.shape.index_of(static_cast<std::uint64_t>(nanoseconds{each}.count()))] +=
+            count;
+    };
+    put(LatencyClass::Flush, milliseconds{2}, 40);
+    put(LatencyClass::Flush, milliseconds{20}, 3);
+    put(LatencyClass::FlushWait, milliseconds{3}, 43);
+    put(LatencyClass::FlushSequence, milliseconds{3}, 5);
+    put(LatencyClass::Write, milliseconds{1}, 10);
+    put(LatencyClass::FuaWrite, milliseconds{2}, 5);
+    put(LatencyClass::Read, milliseconds{4}, 7);
+    put(LatencyClass::Discard, milliseconds{8}, 1);
+    return out;
+}
+
+TEST(History, ADistributionHasTheFlushesAndWhatElseTheDeviceDid) {
+    DiskLatency latency = counted();
+    latency.source = LatencySource::Bpf;
+    latency.of(LatencyClass::Flush)->oldest = milliseconds{7};
+    const auto d = flush_distribution(latency);
+    ASSERT_TRUE(d);
+    EXPECT_EQ(d->source, LatencySource::Bpf);
+    const auto bucket = [&](std::uint64_t ns) {
+        return static_cast<std::uint16_t>(d->shape.index_of(ns));
+    };
+    const std::vector<std::pair<std::uint16_t, std::uint32_t>> flushes{{bucket(2'000'000), 40U},
+                                                                       {bucket(20'000'000), 3U}};
+    EXPECT_EQ(d->flushes, flushes);
+    EXPECT_EQ(d->max, milliseconds{20});
+    EXPECT_EQ(d->oldest, milliseconds{7});
+    EXPECT_EQ(d->data_writes, 15U);
+    EXPECT_EQ(d->data_write_time, milliseconds{20}); // what waited for flushes is not in it
+    EXPECT_EQ(d->other_time, milliseconds{56});
+}
+
+TEST(History, ADistributionIsAbsentWhereNoFlushIsCounted) {
+    DiskLatency latency = counted();
+    latency.write_through = true; // none sent is not none slow
+    EXPECT_FALSE(flush_distribution(latency));
+    latency = counted();
+    latency.of(LatencyClass::Flush).reset();
+    EXPECT_FALSE(flush_distribution(latency));
+    latency = counted();
+    latency.of(LatencyClass::Read).reset();
+    EXPECT_EQ(flush_distribution(latency)->other_time, milliseconds{28}); // as far as it is counted
+}
+
 } // namespace
 } // namespace nvmaint::core

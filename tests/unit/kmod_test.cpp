@@ -240,6 +240,30 @@ TEST_F(KernelModuleFiles, TellOfItsSource) {
     EXPECT_EQ(read()->source, true);
 }
 
+TEST(RecordedLatency, JoinsThePathsOfAHead) {
+    test::Folder folder;
+    Raw raw;
+    const auto put = [&](const std::string& name, const std::vector<std::uint8_t>& bytes) {
+        folder.file("kmod/" + name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    };
+    put("nvme0n1.bin", raw.bytes());
+    std::strcpy(raw.head.disk, "nvme1c0n1");
+    put("nvme1c0n1.bin", raw.bytes());
+    std::strcpy(raw.head.disk, "nvme1c3n1");
+    put("nvme1c3n1.bin", raw.bytes());
+    put("nvme2c0n1.bin", raw.bytes());
+    put("nvme2c1n1.bin", {1, 2, 3}); // a part would pass for all
+    put("README", {});
+    const auto root = HostRoot::recording(folder.path());
+    ASSERT_TRUE(root);
+    const auto all = read_recorded_latency(*root);
+    ASSERT_EQ(all.size(), 3U);
+    EXPECT_EQ(all.at("nvme0n1")->of(LatencyClass::Flush)->count, 3U);
+    EXPECT_EQ(all.at("nvme1n1")->of(LatencyClass::Flush)->count, 6U);
+    EXPECT_EQ(all.at("nvme1n1")->disk, "nvme1n1");
+    EXPECT_EQ(all.at("nvme2n1").error().kind, ErrorKind::Malformed);
+}
+
 TEST(Kmod, SaysThatThereIsNoModule) {
     const auto attached = attach_kmod("/nonexistent/nvmaint", "null", ""); // a node that opens
     ASSERT_FALSE(attached);

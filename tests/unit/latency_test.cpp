@@ -159,5 +159,44 @@ TEST(Joined, IsNothingWhereTheShapesDiffer) {
     EXPECT_FALSE(joined("nvme0n1", {path({}, seconds{5}), second}));
 }
 
+TEST(BetweenReadings, LeavesWhatIsNew) {
+    auto before = path({2'000'000}, seconds{5});
+    before.now = seconds{8};
+    before.unseen = 3;
+    before.events = 4;
+    const SlowFlush old{.number = 4, .start = seconds{6}, .duration = milliseconds{30}};
+    before.slow = {old};
+    auto after = path({2'000'000, 30'000'000}, seconds{5});
+    after.now = seconds{9};
+    after.unseen = 5;
+    after.events = 5;
+    const SlowFlush news{.number = 5, .start = seconds{8}, .duration = milliseconds{30}};
+    after.slow = {old, news};
+    const auto since = between(before, after);
+    ASSERT_TRUE(since);
+    EXPECT_EQ(since->of(LatencyClass::Flush)->count, 1U);
+    EXPECT_EQ(since->unseen, 2U);
+    EXPECT_EQ(since->events, 1U);
+    EXPECT_EQ(since->slow, std::vector{news});
+    EXPECT_FALSE(since->of(LatencyClass::Read)); // in neither
+}
+
+TEST(BetweenReadings, IsNothingWhereTheCountingBeganAnew) {
+    EXPECT_FALSE(between(path({2'000'000}, seconds{5}), path({2'000'000}, seconds{6})));
+    auto other = path({2'000'000}, seconds{5});
+    other.shape.sub_bits = 5;
+    EXPECT_FALSE(between(path({}, seconds{5}), other));
+    auto late = path({}, seconds{5});
+    late.now = seconds{9};
+    EXPECT_FALSE(between(late, path({}, seconds{5}))); // backwards
+}
+
+TEST(BetweenReadings, LeavesOutAClassThatFell) {
+    const auto since =
+        between(path({2'000'000, 2'000'000}, seconds{5}), path({2'000'000}, seconds{5}));
+    ASSERT_TRUE(since);
+    EXPECT_FALSE(since->of(LatencyClass::Flush));
+}
+
 } // namespace
 } // namespace nvmaint::core

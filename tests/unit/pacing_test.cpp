@@ -278,5 +278,30 @@ TEST(Pacing, WorksAFifthOfTheTimeAtMost) {
     }
 }
 
+struct Yield {
+    std::uint64_t range_mib;
+    milliseconds rest;
+    std::uint64_t then_mib;
+    milliseconds then_rest;
+};
+class PacingYield : public testing::TestWithParam<Yield> {};
+TEST_P(PacingYield, DoublesTheRestAndHalvesTheRange) {
+    const TrimGeometry g = trim_geometry("ext4", 64 * kGiB, 512);
+    PaceState state = pace_start(g, 0);
+    state.next_start = 3 * kGiB;
+    state.range_bytes = GetParam().range_mib * kMiB;
+    state.rest = GetParam().rest;
+    const PaceState next = pace_yield(g, state);
+    EXPECT_EQ(next.range_bytes, GetParam().then_mib * kMiB);
+    EXPECT_EQ(next.rest, GetParam().then_rest);
+    EXPECT_EQ(next.next_start, state.next_start); // nothing was trimmed meanwhile
+}
+INSTANTIATE_TEST_SUITE_P(Limits, PacingYield,
+                         testing::Values(Yield{512, milliseconds{400}, 256, milliseconds{1000}},
+                                         Yield{512, milliseconds{600}, 256, milliseconds{1200}},
+                                         Yield{16, milliseconds{50}, 16, milliseconds{1000}},
+                                         Yield{256, milliseconds{60'000}, 128,
+                                               milliseconds{60'000}}));
+
 } // namespace
 } // namespace nvmaint::core

@@ -41,6 +41,10 @@ source_of_head() { nvmaintctl drives --json | python3 -c '
 import json, sys
 print([d["flush_source"] for d in json.load(sys.stdin) if "nvme1n1" in d["disks"]])'; }
 check_is "service: a multipath head is counted by its path" "['module']" "$(source_of_head)"
+check "record: takes the counts along" nvmaintctl record-host /root/recording
+check_is "record: of the disk and of the head's path" "nvme0n1.bin nvme1c1n1.bin" \
+    "$(cd /root/recording/kmod && printf '%s ' * | sed 's/nvme1c[0-9]*n1/nvme1c1n1/; s/ $//')"
+check_has "record: a reader of the recording has the quantiles" flush_p99_ms "$(nvmaintctl drives --root /root/recording --json)"
 check "the module cannot be pulled from under the service" sh -c '! rmmod nvmaint'
 systemctl stop nvmaintd
 check "service stopped: the module unloads" rmmod nvmaint

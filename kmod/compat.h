@@ -55,6 +55,18 @@ static inline bool nvmaint_is_partition(struct block_device *bdev)
 #endif
 }
 
+/*
+ * Tracepoints call their probes with preemption off, and since 7.0 under
+ * SRCU with preemption on.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+#define nvmaint_probe_enter() rcu_read_lock_sched_notrace()
+#define nvmaint_probe_leave() rcu_read_unlock_sched_notrace()
+#else
+#define nvmaint_probe_enter() do { } while (0)
+#define nvmaint_probe_leave() do { } while (0)
+#endif
+
 /* What struct fd holds became private in 6.12. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
 #define nvmaint_fd_file(f) fd_file(f)

@@ -197,13 +197,16 @@ static void nvmaint_add_cpu(const struct nvmaint_disk *disk, void *classes,
 			classes + class * NVMAINT_CLASS_STRIDE;
 		u64 *buckets = (u64 *)(to + 1);
 
-		to->count += READ_ONCE(own->count);
 		to->sum_ns += READ_ONCE(own->sum_ns);
 		to->max_ns = max(to->max_ns, READ_ONCE(own->max_ns));
 		to->errors += READ_ONCE(own->errors);
 		to->requeues += READ_ONCE(own->requeues);
-		for (bucket = 0; bucket < NVMAINT_BUCKETS; bucket++)
-			buckets[bucket] += READ_ONCE(own->buckets[bucket]);
+		for (bucket = 0; bucket < NVMAINT_BUCKETS; bucket++) {
+			u64 found = READ_ONCE(own->buckets[bucket]);
+
+			buckets[bucket] += found;
+			to->count += found;
+		}
 	}
 }
 
@@ -229,8 +232,8 @@ static void nvmaint_add_pending(const struct nvmaint_disk *disk,
 
 /*
  * Fills the whole buffer, which is zeroed and of nvmaint_snapshot_size().
- * Counters go on meanwhile: a request may be in a sum and not yet in a
- * bucket. Returns the number of the last event in it.
+ * Counters go on meanwhile: a request may be in a bucket and not yet in a
+ * sum. Returns the number of the last event in it.
  */
 u64 nvmaint_snapshot_take(struct nvmaint_disk *disk, void *buffer)
 {

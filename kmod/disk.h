@@ -21,7 +21,6 @@
 #define NVMAINT_EVENTS 64
 
 struct nvmaint_cpu_class {
-	u64 count;
 	u64 sum_ns;
 	u64 max_ns;
 	u64 errors;

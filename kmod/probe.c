@@ -97,7 +97,6 @@ static void nvmaint_count(struct nvmaint_disk *disk, enum nvmaint_class class,
 	struct nvmaint_cpu_class __percpu *own = &disk->cpu->classes[class];
 	u64 max;
 
-	this_cpu_inc(own->count);
 	this_cpu_add(own->sum_ns, ns);
 	this_cpu_inc(own->buckets[nvmaint_bucket(ns)]);
 	if (unlikely(error))
@@ -118,7 +117,7 @@ static void nvmaint_on_issue(void *data, struct request *rq)
 	struct nvmaint_disk *disk;
 	u64 *slot;
 
-	rcu_read_lock_sched_notrace();
+	nvmaint_probe_enter();
 	disk = nvmaint_disk_find(rq->q);
 	/*
 	 * The timer of a request is armed just after this, and reset when the
@@ -134,19 +133,19 @@ static void nvmaint_on_issue(void *data, struct request *rq)
 		else
 			this_cpu_inc(disk->cpu->no_slot);
 	}
-	rcu_read_unlock_sched_notrace();
+	nvmaint_probe_leave();
 }
 
 static void nvmaint_on_requeue(void *data, struct request *rq)
 {
 	struct nvmaint_disk *disk;
 
-	rcu_read_lock_sched_notrace();
+	nvmaint_probe_enter();
 	disk = nvmaint_disk_find(rq->q);
 	if (disk)
 		this_cpu_inc(
 			disk->cpu->classes[nvmaint_class_of(rq)].requeues);
-	rcu_read_unlock_sched_notrace();
+	nvmaint_probe_leave();
 }
 
 /* A completion of nothing that was never issued. */
@@ -173,7 +172,7 @@ static void nvmaint_on_complete(void *data, struct request *rq,
 	struct nvmaint_disk *disk;
 	u64 *slot, start, now;
 
-	rcu_read_lock_sched_notrace();
+	nvmaint_probe_enter();
 	disk = nvmaint_disk_find(rq->q);
 	if (!disk)
 		goto out;
@@ -189,7 +188,7 @@ static void nvmaint_on_complete(void *data, struct request *rq,
 		start &= NVMAINT_SLOT_TIME;
 		now = ktime_get_ns();
 		now = now > start ? now - start : 0;
-		nvmaint_count(disk, class, now, nvmaint_errno(status) != 0);
+		nvmaint_count(disk, class, now, status != 0);
 		if (unlikely(class == NVMAINT_FLUSH &&
 			     now >= READ_ONCE(disk->threshold_ns))) {
 			struct nvmaint_event event = {
@@ -204,12 +203,12 @@ static void nvmaint_on_complete(void *data, struct request *rq,
 			nvmaint_disk_event(disk, &event);
 		}
 	} else if (nr_bytes == 0 && req_op(rq) == REQ_OP_WRITE) {
-		nvmaint_submitter(disk, rq, nvmaint_errno(status) != 0);
+		nvmaint_submitter(disk, rq, status != 0);
 	} else {
 		this_cpu_inc(disk->cpu->no_start);
 	}
 out:
-	rcu_read_unlock_sched_notrace();
+	nvmaint_probe_leave();
 }
 
 /* The tracepoints are not exported, but may be found by name. */
